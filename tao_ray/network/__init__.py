@@ -1,0 +1,1 @@
+"""A TAO network as its model package describes it."""
