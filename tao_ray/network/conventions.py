@@ -142,7 +142,7 @@ def _normal(name: str) -> str:
     return name.casefold().replace("-", "_")
 
 
-_DETR = {
+_DETR: dict[str, Any] = {
     "metric": "test_mAP50",
     "direction": MAX,
     "metric_source": "evaluate",
@@ -151,7 +151,7 @@ _DETR = {
     "evaluate_metric": "test_mAP50",
     "evaluate_direction": MAX,
 }
-_TESSERACT = {
+_TESSERACT: dict[str, Any] = {
     "metric_source": "file",
     "epoch_keys": ("train.num_epochs", "train.epochs"),
     "resume_key": None,
@@ -161,8 +161,8 @@ _TESSERACT = {
     "batch_size_keys": ("train.batch_size",),
     "writes_status": False,
 }
-_DEPTH = {"batch_size_keys": ("dataset.train_dataset.batch_size",)}
-_TRAIN_BLOCK = {"batch_size_keys": ("dataset.train.batch_size",)}
+_DEPTH: dict[str, Any] = {"batch_size_keys": ("dataset.train_dataset.batch_size",)}
+_TRAIN_BLOCK: dict[str, Any] = {"batch_size_keys": ("dataset.train.batch_size",)}
 
 
 def _status(metric: str, direction: str, evaluate: str | None = None) -> dict[str, Any]:
