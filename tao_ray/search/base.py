@@ -68,12 +68,22 @@ class Decision(str, Enum):
 
 
 @dataclass(frozen=True)
+class PastTrial:
+    """A trial of an earlier search, for a warm start: one loss at one fidelity."""
+
+    config: Config
+    fidelity: int
+    loss: float
+
+
+@dataclass(frozen=True)
 class SearchSettings:
     """What an algorithm is built from, besides its space and its own options.
 
     trials: number of trials, the priors included.
     max_epochs: epochs of a full training (R), or None for an action without an epoch budget.
     points: configurations to try first, in order (trial 0, the network's defaults, included).
+    warm_start: results of earlier searches of the same objective, snapped to this space.
     """
 
     trials: int
@@ -81,6 +91,7 @@ class SearchSettings:
     max_concurrent: int = 1
     seed: int = 0
     points: tuple[Config, ...] = ()
+    warm_start: tuple[PastTrial, ...] = ()
 
 
 @runtime_checkable

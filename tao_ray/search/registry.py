@@ -1,0 +1,82 @@
+"""Algorithms by name. A module is imported when its algorithm is asked for, not before."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from tao_ray.errors import TaoRayError
+from tao_ray.search.base import Algorithm, SearchSettings
+from tao_ray.search.options import Options
+
+if TYPE_CHECKING:
+    from tao_ray.space import SearchSpace
+
+_MODULES: dict[str, tuple[str, str]] = {
+    "random": ("random_search", "RandomOptions"),
+    "asha": ("asha", "AshaOptions"),
+    "bayesian": ("bayesian", "BayesianOptions"),
+}
+"""Name -> module in this package, its options model. The module has ``build(space, settings,
+options) -> Algorithm``."""
+
+
+def algorithms() -> list[str]:
+    """The names a user can give as ``search.algorithm``."""
+    return sorted(_MODULES)
+
+
+def options_model(name: str) -> type[Options]:
+    """The pydantic model of `name`'s options. Raises TaoRayError for an unknown name."""
+    module, model = _look_up(name)
+    return getattr(importlib.import_module(f"tao_ray.search.{module}"), model)  # type: ignore[no-any-return]
+
+
+def parse_options(name: str, options: Mapping[str, Any]) -> Options:
+    """`options` as `name`'s own model. Raises TaoRayError that names every bad option."""
+    model = options_model(name)
+    try:
+        return model(**options)
+    except ValidationError as error:
+        problems = [_problem(model, e["loc"], e["type"], e["msg"]) for e in error.errors()]
+    raise TaoRayError(
+        "; ".join(problems),
+        where="search.options",
+        remedy=f"options of {name}: {', '.join(sorted(model.model_fields)) or 'none'}",
+    )
+
+
+def build(
+    name: str, space: SearchSpace, settings: SearchSettings, options: Mapping[str, Any]
+) -> Algorithm:
+    """Algorithm `name`, ready to run. Raises TaoRayError for an unknown name or option, and
+    for a budgeted algorithm when ``settings.max_epochs`` is None."""
+    parsed = parse_options(name, options)
+    module = importlib.import_module(f"tao_ray.search.{_look_up(name)[0]}")
+    return module.build(space, settings, parsed)  # type: ignore[no-any-return]
+
+
+def _look_up(name: str) -> tuple[str, str]:
+    if name in _MODULES:
+        return _MODULES[name]
+    raise TaoRayError(
+        f"unknown algorithm {name!r}{_nearest(name, _MODULES)}",
+        where="search.algorithm",
+        remedy=f"choose one of {', '.join(algorithms())}",
+    )
+
+
+def _problem(model: type[Options], loc: tuple[int | str, ...], kind: str, message: str) -> str:
+    key = ".".join(map(str, loc))
+    if kind == "extra_forbidden":
+        return f"unknown option {key!r}{_nearest(key, model.model_fields)}"
+    return f"{key}: {message}" if key else message
+
+
+def _nearest(word: str, known: Mapping[str, Any]) -> str:
+    close = difflib.get_close_matches(word, known, n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
