@@ -1,0 +1,78 @@
+"""The command line: ``tao-ray COMMAND …``.
+
+A command is a module with ``add_parser(subparsers)`` and ``run(args) -> int`` (the exit code),
+and a row in `COMMANDS`. Only the module of the chosen command is imported, so that help is quick;
+this module therefore imports nothing that is not needed to print it.
+
+Exit codes: 0 done, 2 configuration or preflight error, 3 no trial succeeded, 4 ended early with a
+usable result, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from tao_ray._version import __version__
+from tao_ray.errors import TaoRayError
+
+COMMANDS = {
+    "check": ("tao_ray.cli.check", "validate a configuration without running it"),
+    "schema": ("tao_ray.cli.schema", "print the JSON Schema of a configuration, for editors"),
+}
+"""Name -> (module, one line of help), in the order that ``--help`` lists them."""
+
+INTERRUPTED = 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    chosen = arguments[0] if arguments and arguments[0] in COMMANDS else None
+    args = _parser(chosen).parse_args(arguments)
+    try:
+        return int(importlib.import_module(COMMANDS[args.command][0]).run(args))
+    except TaoRayError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output left, as `head` does. Python must not fail on it once more
+        # when it flushes stdout at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _parser(chosen: str | None) -> argparse.ArgumentParser:
+    """The parser in which only `chosen` has its arguments; the others have their help line."""
+    parser = argparse.ArgumentParser(
+        prog="tao-ray", description="Hyperparameter search for NVIDIA TAO networks on Ray Tune."
+    )
+    parser.add_argument("--version", action="version", version=f"tao-ray {__version__}")
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, (module, line) in COMMANDS.items():
+        if name == chosen:
+            importlib.import_module(module).add_parser(subparsers)
+        else:
+            subparsers.add_parser(name, help=line)
+    return parser
+
+
+def add_config_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of every command that reads a configuration: ``args.config``, ``.overrides``.
+
+    They go to ``load_config(args.config, args.overrides)``.
+    """
+    parser.add_argument("config", metavar="CONFIG", help="the configuration, a YAML file")
+    parser.add_argument(
+        "--set",
+        dest="overrides",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="put a value over the file's, such as search.trials=8 (may be given several times)",
+    )

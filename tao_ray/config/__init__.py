@@ -1,0 +1,34 @@
+"""What a user writes: validated models, and loading with errors that say where and what."""
+
+from tao_ray.config.differences import config_differences
+from tao_ray.config.jsonschema import json_schema
+from tao_ray.config.load import load_config
+from tao_ray.config.model import DataConfig, ModelConfig
+from tao_ray.config.names import ALGORITHMS, PLANNED_ALGORITHMS, PLANNED_PLATFORMS, PLATFORMS
+from tao_ray.config.platform import LocalPlatformConfig, PlatformConfig
+from tao_ray.config.problems import ConfigError, Problem
+from tao_ray.config.run import CheckpointConfig, FailuresConfig, RayConfig, RunConfig
+from tao_ray.config.search import ObjectiveConfig, ParameterRange, SearchConfig
+
+__all__ = [
+    "ALGORITHMS",
+    "PLANNED_ALGORITHMS",
+    "PLANNED_PLATFORMS",
+    "PLATFORMS",
+    "CheckpointConfig",
+    "ConfigError",
+    "DataConfig",
+    "FailuresConfig",
+    "LocalPlatformConfig",
+    "ModelConfig",
+    "ObjectiveConfig",
+    "ParameterRange",
+    "PlatformConfig",
+    "Problem",
+    "RayConfig",
+    "RunConfig",
+    "SearchConfig",
+    "config_differences",
+    "json_schema",
+    "load_config",
+]

@@ -1,0 +1,47 @@
+"""The names a configuration may use, and those that are planned but not available yet.
+
+This is the one place that lists them. A planned name is refused with a text that says so; it is
+never replaced by another. The lists of what is built are kept in step with the registries of
+`search` and `platforms` by their tests.
+"""
+
+from __future__ import annotations
+
+ALGORITHMS = ("random", "bayesian", "asha")
+PLANNED_ALGORITHMS = (
+    "auto",
+    "bfbo",
+    "tpe",
+    "hyperband",
+    "hyperband_es",
+    "bohb",
+    "dehb",
+    "pbt",
+    "pb2",
+    "llm",
+    "hybrid",
+    "autoresearch",
+)
+DEFAULT_ALGORITHM = "bayesian"
+
+PLATFORMS = ("local",)
+PLANNED_PLATFORMS = ("brev", "docker", "ssh", "slurm", "kubernetes")
+
+PLANNED_KEYS = frozenset(
+    {
+        "budget",
+        "tracking",
+        "baseline",
+        "evaluation",
+        "review",
+        "retention",
+        "objective.source",
+        "objective.accept_proxy",
+        "search.warm_start",
+        "search.points",
+        "search.stop",
+        "search.when",
+    }
+)
+
+NOT_YET = "planned, not available in this version"
