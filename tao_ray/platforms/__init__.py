@@ -1,0 +1,39 @@
+"""Where jobs run."""
+
+from tao_ray.platforms.base import (
+    CapacityError,
+    Check,
+    Event,
+    Exit,
+    Heartbeat,
+    Job,
+    JobConflictError,
+    JobHandle,
+    KeepsFilesBetweenJobs,
+    LinkError,
+    LogLine,
+    MachineLostError,
+    Offset,
+    Platform,
+    PlatformError,
+    StatusLine,
+)
+
+__all__ = [
+    "CapacityError",
+    "Check",
+    "Event",
+    "Exit",
+    "Heartbeat",
+    "Job",
+    "JobConflictError",
+    "JobHandle",
+    "KeepsFilesBetweenJobs",
+    "LinkError",
+    "LogLine",
+    "MachineLostError",
+    "Offset",
+    "Platform",
+    "PlatformError",
+    "StatusLine",
+]
