@@ -20,7 +20,12 @@ from tao_ray._version import __version__
 from tao_ray.errors import TaoRayError
 
 COMMANDS = {
+    "tune": ("tao_ray.cli.tune", "run a search, or go on with one"),
+    "resume": ("tao_ray.cli.resume", "go on with a run that was interrupted or killed"),
     "check": ("tao_ray.cli.check", "validate a configuration without running it"),
+    "status": ("tao_ray.cli.status", "show a run, also while it goes on"),
+    "logs": ("tao_ray.cli.logs", "print the log of a trial"),
+    "stop": ("tao_ray.cli.stop", "ask a running search to stop in order"),
     "schema": ("tao_ray.cli.schema", "print the JSON Schema of a configuration, for editors"),
 }
 """Name -> (module, one line of help), in the order that ``--help`` lists them."""

@@ -18,6 +18,7 @@ from tao_ray.platforms.base import (
     PlatformError,
     StatusLine,
 )
+from tao_ray.platforms.opening import open_platform
 
 __all__ = [
     "CapacityError",
@@ -36,4 +37,5 @@ __all__ = [
     "Platform",
     "PlatformError",
     "StatusLine",
+    "open_platform",
 ]

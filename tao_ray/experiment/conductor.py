@@ -1,0 +1,342 @@
+"""The search loop without Ray: proposer, scheduling rule and journal, held together.
+
+The conductor is told what happens to trials and says what happens next. It writes each fact to
+the journal first and informs the algorithm after, in one and the same way whether the fact is new
+or replayed from the journal of a killed driver; so a resumed search continues as if nothing had
+happened. Ray's adapters (`tune_adapters`) only carry messages to and from here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tao_ray.errors import TaoRayError
+from tao_ray.journal import Event, JournalWriter
+from tao_ray.search.base import (
+    Algorithm,
+    Decision,
+    Exhausted,
+    Proposal,
+    TrialStatus,
+    Wait,
+)
+from tao_ray.trial.failure import Failure, FailureKind
+from tao_ray.trial.state import PAUSED, Objective, RunState, TrialState
+
+Late = Mapping[int, Mapping[str, float]]
+
+# Kinds that a bad configuration can bring about: several in a row are no sign of a broken setup
+# once anything has succeeded.
+_OF_THE_CONFIGURATION = {FailureKind.NAN, FailureKind.OOM, FailureKind.TIMEOUT}
+
+
+@dataclass(frozen=True)
+class Halt:
+    """Why the search ends before it is done. `resumable`: by a user or a signal, not a defect."""
+
+    reason: str
+    resumable: bool
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds the conductor keeps. max_epochs: a full training; 1 for a single-shot action."""
+
+    max_epochs: int
+    max_concurrent: int
+    max_retries: int = 2
+    max_failures_in_a_row: int = 3
+
+
+class ReplayMismatch(TaoRayError):
+    """The journal's decisions are not those this version makes: the run cannot be continued."""
+
+
+class Conductor:
+    """Decides about trials; owns the run's state."""
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        objective: Objective,
+        journal: JournalWriter,
+        limits: Limits,
+    ):
+        self.objective = objective
+        self.limits = limits
+        self.state = RunState()
+        self.halt: Halt | None = None
+        self._proposer = algorithm.proposer
+        self._rule = algorithm.rule
+        self._journal = journal
+        self._failures: list[FailureKind] = []
+        self._succeeded = False
+
+    # -- what happened ------------------------------------------------------------------------
+
+    def replay(self, events: Sequence[Event]) -> None:
+        """Take in the journal of an earlier driver. Raises ReplayMismatch."""
+        undecided: tuple[Event, Decision] | None = None
+        for event in events:
+            self.state.apply(event)
+            decision = self._inform(event)
+            if decision is not None:
+                undecided = event, decision
+            elif event.kind == "decision":
+                self._check_replayed(event, undecided)
+                undecided = None
+        if undecided:
+            self._settle(*undecided)
+
+    def on_epoch(
+        self, trial_id: str, epoch: int, metrics: Mapping[str, float], **facts: Any
+    ) -> Decision:
+        """A trial completed an epoch; what it does now. `facts` are journalled with the epoch."""
+        trial = self.state.trials[trial_id]
+        if not trial.alive:
+            return Decision.STOP
+        value = metrics.get(self.objective.metric)
+        loss = None if value is None else self.objective.loss(float(value))
+        data = {"epoch": epoch, "metrics": dict(metrics), "loss": loss, **facts}
+        if loss is not None and not math.isfinite(loss):
+            shown = f"{self.objective.metric} = {value} at epoch {epoch}"
+            failure = Failure(FailureKind.NAN, shown)
+            self._end(trial, TrialStatus.FAILED, failure, after=Event("epoch", trial_id, data))
+            return Decision.STOP
+        event = self._record("epoch", trial_id, **data)
+        decision = self._inform(event)
+        return Decision.CONTINUE if decision is None else self._settle(event, decision)
+
+    def on_completed(self, trial_id: str, late: Late | None = None) -> None:
+        """The trial's job finished as it should. late: metrics of epochs already reported."""
+        trial = self.state.trials[trial_id]
+        if trial.alive:
+            self._end(trial, TrialStatus.COMPLETED, late=late)
+
+    def on_failure(self, trial_id: str, failure: Failure, late: Late | None = None) -> bool:
+        """The trial's job failed. Returns whether the trial goes on in a new job."""
+        trial = self.state.trials[trial_id]
+        if not trial.alive:
+            return False
+        if failure.kind.retried and trial.retries < self.limits.max_retries:
+            self._record("retry", trial_id, failure=failure.to_json())
+            return True
+        self._end(trial, TrialStatus.FAILED, failure, late=late)
+        return False
+
+    # -- what to do next ----------------------------------------------------------------------
+
+    def settle_losers(self) -> list[str]:
+        """End the paused trials that will never go on; their ids."""
+        losers = self._rule.losers()
+        for trial_id in losers:
+            self._end(self.state.trials[trial_id], TrialStatus.STOPPED)
+        return losers
+
+    def next_resumed(self) -> TrialState | None:
+        """The paused trial to run now, if a slot is free. It counts as running from here on."""
+        if self.halt or self._free_slots() < 1:
+            return None
+        for trial_id in self._rule.runnable():
+            self._inform(self._record("resumed", trial_id))
+            return self.state.trials[trial_id]
+        return None
+
+    def next_proposed(self) -> TrialState | None:
+        """A new trial, if a slot is free and the algorithm has one.
+
+        Paused trials that may go on have precedence: then there is none.
+        """
+        if self.halt or self.state.exhausted or self._free_slots() < 1 or self._rule.runnable():
+            return None
+        answer = self._proposer.ask(len(self._active()))
+        if isinstance(answer, Exhausted):
+            self._inform(self._record("exhausted"))
+            return None
+        if isinstance(answer, Wait):
+            if not self._active() and not self._rule.runnable():
+                raise RuntimeError("the search waits for results while nothing runs")
+            return None
+        return self._propose(answer)
+
+    def finished(self) -> bool:
+        """Nothing runs, waits or will be proposed."""
+        return self.state.exhausted and not any(t.alive for t in self.state.trials.values())
+
+    def check_progress(self) -> None:
+        """Raises RuntimeError if trials stay paused for good: a defect of the rule."""
+        waiting = [t.id for t in self.state.trials.values() if t.alive]
+        stuck = waiting and self.state.exhausted and not self._active()
+        if stuck and not self._rule.runnable() and not self._rule.losers():
+            raise RuntimeError(f"paused trials that neither go on nor end: {', '.join(waiting)}")
+
+    def unfinished(self) -> list[TrialState]:
+        """Trials that a resumed driver has to run again at once: alive and not paused."""
+        return self._active()
+
+    def stop(self, halt: Halt) -> None:
+        """End the search early; the first reason counts."""
+        if self.halt is None:
+            self.halt = halt
+            self.say(halt.reason)
+
+    def catch_up(self, before: int | None = None) -> None:
+        """Take in what trials have journalled about their jobs."""
+        for event in self._journal.read(after=self.state.last_seq):
+            if before is None or event.seq < before:
+                self.state.apply(event)
+
+    def say(self, text: str) -> None:
+        """A notice to the user, kept in the journal."""
+        self._record("said", text=text)
+
+    def mark(self, what: str, **facts: Any) -> None:
+        """The run itself started, resumed, is stopping, ended."""
+        self._record("run", what=what, **facts)
+
+    # -- inside -------------------------------------------------------------------------------
+
+    def _active(self) -> list[TrialState]:
+        return [t for t in self.state.trials.values() if t.alive and t.status != PAUSED]
+
+    def _free_slots(self) -> int:
+        return self.limits.max_concurrent - len(self._active())
+
+    def _record(self, kind: str, trial_id: str | None = None, **data: Any) -> Event:
+        (event,) = self._append(Event(kind, trial_id, data))
+        self.state.apply(event)
+        return event
+
+    def _append(self, *events: Event) -> list[Event]:
+        """Write events; what others have written before them is taken in first, in order."""
+        written = self._journal.append(*events)
+        if written[0].seq > self.state.last_seq + 1:
+            self.catch_up(before=written[0].seq)
+        return written
+
+    def _propose(self, proposal: Proposal) -> TrialState:
+        trial_id = f"{len(self.state.trials):04d}"
+        start = proposal.start
+        self._inform(
+            self._record(
+                "proposed",
+                trial_id,
+                config=dict(proposal.config),
+                info=dict(proposal.info),
+                start={"trial_id": start.trial_id, "epoch": start.epoch} if start else None,
+            )
+        )
+        return self.state.trials[trial_id]
+
+    def _settle(self, event: Event, decision: Decision) -> Decision:
+        """Record and apply the rule's decision about an epoch."""
+        assert event.trial is not None
+        decided = Event(
+            "decision",
+            event.trial,
+            {"epoch": event.data["epoch"], "decision": decision.value, "loss": event.data["loss"]},
+        )
+        trial = self.state.trials[event.trial]
+        if decision is not Decision.STOP:
+            self._apply(decided)
+            return decision
+        ended = Event("ended", trial.id, {"status": TrialStatus.STOPPED.value, "failure": None})
+        self._apply(decided, ended)
+        return decision
+
+    def _end(
+        self,
+        trial: TrialState,
+        status: TrialStatus,
+        failure: Failure | None = None,
+        *,
+        late: Late | None = None,
+        after: Event | None = None,
+    ) -> None:
+        """End a trial, in one transaction with the event it ends `after`."""
+        data = {
+            "status": status.value,
+            "failure": failure.to_json() if failure else None,
+            "late": late or {},
+        }
+        self._apply(*([after] if after else []), Event("ended", trial.id, data))
+        if failure:
+            self._stop_if_all_fail_alike(failure)
+
+    def _apply(self, *events: Event) -> None:
+        for event in self._append(*events):
+            self.state.apply(event)
+            self._inform(event)
+
+    def _inform(self, event: Event) -> Decision | None:
+        """Tell the algorithm one fact, new or replayed. The rule's decision, for an epoch."""
+        if event.kind == "exhausted":
+            self._rule.exhausted()
+        if event.trial is None:
+            return None
+        trial = self.state.trials[event.trial]
+        if event.kind == "proposed":
+            proposal = Proposal(trial.config, trial.info, trial.start)
+            self._proposer.started(trial.id, proposal)
+            self._rule.add(trial.id, trial.info)
+        elif event.kind == "resumed":
+            self._rule.resumed(trial.id)
+        elif event.kind == "epoch":
+            return self._inform_of_epoch(trial, event)
+        elif event.kind == "ended":
+            self._inform_of_end(trial)
+        return None
+
+    def _inform_of_epoch(self, trial: TrialState, event: Event) -> Decision | None:
+        epoch, loss = event.data["epoch"], event.data["loss"]
+        if loss is None or not math.isfinite(loss) or epoch <= trial.decided:
+            return None  # not measured, a failure, or an epoch trained again after a restart
+        judged = trial.judged(self.objective.at)
+        assert judged is not None
+        assert judged.loss is not None
+        self._proposer.tell(trial.id, trial.config, epoch, judged.loss, TrialStatus.RUNNING)
+        decision = self._rule.report(trial.id, epoch, judged.loss)
+        # After the last epoch the job only has to say that it is done.
+        return Decision.CONTINUE if epoch >= self.limits.max_epochs else decision
+
+    def _inform_of_end(self, trial: TrialState) -> None:
+        status = TrialStatus(trial.status)
+        judged = None if status is TrialStatus.FAILED else trial.judged(self.objective.at)
+        self._proposer.tell(
+            trial.id,
+            trial.config,
+            trial.last_epoch,
+            judged.loss if judged else None,
+            status if judged else TrialStatus.FAILED,
+        )
+        self._rule.gone(trial.id)
+        if trial.failure:
+            self._failures.append(trial.failure.kind)
+        else:
+            self._failures.clear()
+            self._succeeded = True
+
+    def _stop_if_all_fail_alike(self, failure: Failure) -> None:
+        n = self.limits.max_failures_in_a_row
+        alike = self._failures[-n:] == [failure.kind] * n
+        if alike and not (self._succeeded and failure.kind in _OF_THE_CONFIGURATION):
+            self.stop(
+                Halt(
+                    f"{n} trials in a row failed alike: {failure.kind.cause} - {failure.message}",
+                    resumable=False,
+                )
+            )
+
+    def _check_replayed(self, event: Event, undecided: tuple[Event, Decision] | None) -> None:
+        was = event.data["decision"]
+        now = undecided[1].value if undecided and undecided[0].trial == event.trial else None
+        if was != now:
+            raise ReplayMismatch(
+                f"trial {event.trial}, epoch {event.data['epoch']}: the journal says {was}, "
+                f"replaying it says {now}",
+                where=f"journal event {event.seq}",
+                remedy="go on with the version of tao_ray that started this run",
+            )

@@ -1,0 +1,217 @@
+"""`result.json` and what else a finished run leaves."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tao_ray._version import __version__
+from tao_ray.experiment.collect import trial_record, write_text
+from tao_ray.experiment.plan import Plan
+from tao_ray.experiment.run_dir import RunDir
+from tao_ray.network import build_spec
+from tao_ray.platforms.base import Platform
+from tao_ray.search.base import TrialStatus
+from tao_ray.trial.failure import FailureKind
+from tao_ray.trial.state import RunState, TrialState
+from tao_ray.trial.supervisor import RESULTS_DIR
+
+SCHEMA_VERSION = 1
+DONE, EARLY, NO_SUCCESS, INTERRUPTED = "done", "ended early", "no success", "interrupted"
+_EXIT_CODES = {DONE: 0, NO_SUCCESS: 3, EARLY: 4, INTERRUPTED: 130}
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a run ended. `data` is the content of `result.json`.
+
+    status: "done", "ended early" (with a usable result), "no success" or "interrupted"
+    (resumable). reason: why it ended before it was done, or "".
+    """
+
+    status: str
+    reason: str
+    run_dir: Path
+    data: dict[str, Any]
+
+    @property
+    def exit_code(self) -> int:
+        """0 done, 3 not one trial succeeded, 4 ended early, 130 interrupted."""
+        return _EXIT_CODES[self.status]
+
+    @property
+    def best(self) -> dict[str, Any] | None:
+        """The best trial, or None."""
+        best: dict[str, Any] | None = self.data["best"]
+        return best
+
+
+def run_status(state: RunState, interrupted: bool, reason: str) -> str:
+    """What to call the end of a run."""
+    if interrupted:
+        return INTERRUPTED
+    good = {TrialStatus.COMPLETED.value, TrialStatus.STOPPED.value}
+    if not any(t.status in good and t.measured() for t in state.trials.values()):
+        return NO_SUCCESS
+    return EARLY if reason else DONE
+
+
+def write_result(
+    plan: Plan, run_dir: RunDir, state: RunState, platform: Platform, status: str, reason: str
+) -> Result:
+    """Write `result.json` and `best_spec.yaml`."""
+    data = _result_data(plan, run_dir, state, platform, status, reason)
+    write_text(run_dir.result, json.dumps(data, indent=1))
+    if data["best"]:
+        write_text(run_dir.best_spec, yaml.safe_dump(data["best"]["spec"], sort_keys=False))
+    return Result(status, reason, run_dir.path, data)
+
+
+def _result_data(
+    plan: Plan, run_dir: RunDir, state: RunState, platform: Platform, status: str, reason: str
+) -> dict[str, Any]:
+    config, network, objective = plan.config, plan.network, plan.objective
+    trials = [trial_record(t, objective) for t in state.trials.values()]
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "run": {
+            "id": run_dir.id,
+            "directory": str(run_dir.path),
+            "tao_ray": __version__,
+            "reason": reason or None,
+        },
+        "status": status,
+        "model": {
+            "network": network.name,
+            "action": network.action.name,
+            "image": network.image,
+            "base_checkpoint": config.model.checkpoint,
+        },
+        "platform": {"kind": config.platform.kind if config.platform else "local"},
+        "data": config.data.model_dump(mode="json", exclude_none=True),
+        "best": _best(plan, state, platform),
+        "baseline": None,
+        "final_evaluation": None,
+        "trials": trials,
+        "search_space": [
+            {
+                **plan.derived.space[name].describe(),
+                "origin": plan.derived.origins.get(name),
+            }
+            for name in plan.derived.space.names
+        ],
+        "left_out": dict(plan.derived.left_out),
+        "algorithm": {
+            "name": config.search.algorithm,
+            "options": dict(config.search.options),
+            "seed": config.search.seed,
+        },
+        "objective": {
+            "metric": objective.metric,
+            "direction": objective.direction,
+            "at": objective.at,
+        },
+        "budget": {
+            "trials": config.search.trials,
+            "max_epochs": plan.max_epochs,
+            "max_concurrent": config.search.max_concurrent,
+            "epochs_spent": sum(t["epochs_trained"] for t in trials),
+        },
+        "cost": None,
+        "failures": _failures(state),
+        "adjustments": state.adjustments,
+        "retention": None,
+        "timing": {
+            "started": state.started,
+            "ended": state.ended or state.last_time,
+            "elapsed_s": state.elapsed(state.last_time),
+        },
+    }
+
+
+def _best(plan: Plan, state: RunState, platform: Platform) -> dict[str, Any] | None:
+    found = state.best(plan.objective)
+    if found is None:
+        return None
+    trial, judged = found
+    assert judged.loss is not None
+    value = plan.objective.value(judged.loss)
+    reference = state.trials["0000"].judged(plan.objective.at)
+    default = (
+        None
+        if reference is None or reference.loss is None
+        else plan.objective.value(reference.loss)
+    )
+    results = f"{platform.workspace(trial.id)}/{RESULTS_DIR}"
+    return {
+        "trial": trial.id,
+        "status": trial.status,
+        "metric": value,
+        "epoch": judged.epoch,
+        "trial_0_metric": default,
+        "improvement": None
+        if reference is None or reference.loss is None
+        else reference.loss - judged.loss,
+        "hyperparameters": dict(trial.config),
+        "job": judged.job,
+        "machine": None,
+        "results_dir": results,
+        "checkpoint": _checkpoint(plan, trial, judged.epoch, platform, results),
+        "spec": _spec(plan, trial, results),
+    }
+
+
+def _checkpoint(
+    plan: Plan, trial: TrialState, epoch: int, platform: Platform, results: str
+) -> dict[str, Any] | None:
+    """The file of the judged epoch, or of the last one kept before it; None if there is none."""
+    handle = platform.attach(trial.jobs[-1].id) if trial.jobs else None
+    files = handle.list(RESULTS_DIR) if handle else {}
+    first = trial.start.epoch if trial.start else 0
+    for candidate in range(epoch, first, -1):
+        name = plan.network.checkpoint_name(candidate - first, files)
+        if name:
+            return {"path": f"{results}/{name}", "epoch": candidate, "bytes": files[name]}
+    return None
+
+
+def _spec(plan: Plan, trial: TrialState, results: str) -> dict[str, Any]:
+    setup = plan.setup(gpus=0)
+    spec = build_spec(
+        plan.network,
+        trial.config,
+        results_dir=results,
+        num_epochs=None if plan.single_shot else plan.max_epochs,
+        milestones=setup.milestones,
+        gpus=setup.gpus,
+        train_sample_count=setup.train_sample_count,
+    )
+    return plan.network.without_secrets(spec.data)
+
+
+def _failures(state: RunState) -> list[dict[str, Any]]:
+    """Failure kinds, how often, and an example of each."""
+    failed = [t for t in state.trials.values() if t.failure]
+    counts: Counter[FailureKind] = Counter(t.failure.kind for t in failed if t.failure)
+    listed = []
+    for kind, count in counts.most_common():
+        trials = [t for t in failed if t.failure and t.failure.kind is kind]
+        example = trials[0].failure
+        assert example is not None
+        listed.append(
+            {
+                "kind": kind.value,
+                "cause": kind.cause,
+                "remedy": kind.remedy,
+                "count": count,
+                "trials": [t.id for t in trials],
+                "message": example.message,
+                "evidence": list(example.evidence),
+            }
+        )
+    return listed

@@ -1,0 +1,238 @@
+"""A whole run: from the configuration to the result, new or resumed."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
+
+import yaml
+
+from tao_ray._version import __version__
+from tao_ray.config import config_differences, load_config
+from tao_ray.errors import TaoRayError
+from tao_ray.experiment.cluster import cluster, prepare_environment
+from tao_ray.experiment.collect import Collector, write_text
+from tao_ray.experiment.conductor import Conductor, Limits
+from tao_ray.experiment.control import Control
+from tao_ray.experiment.plan import Plan, make_plan
+from tao_ray.experiment.quiet import quiet
+from tao_ray.experiment.result import Result, run_status, write_result
+from tao_ray.experiment.run_dir import RunDir, results_root
+from tao_ray.journal import JournalLocked, is_being_written
+from tao_ray.platforms import open_platform
+from tao_ray.trial.state import RunState
+from tao_ray.trial.supervisor import Supervisor
+
+if TYPE_CHECKING:
+    from tao_ray.config import RunConfig
+
+_WRITER_WAIT_S = 20.0
+_VIEW_EVERY_S = 0.25
+_PARALLEL_STOPS = 8
+
+
+class View(Protocol):
+    """What a user sees of a run."""
+
+    def open(self, terminal: TextIO, plan: Plan, run_dir: RunDir) -> None:
+        """The run is about to start."""
+
+    def update(self, state: RunState, now: float) -> None:
+        """Show the state; called a few times a second."""
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+
+    def close(self, state: RunState, result: Result | None) -> None:
+        """The run has ended, or failed if there is no result."""
+
+
+def start(config: RunConfig, view: View) -> Result:
+    """Run a search in a fresh run directory. Raises TaoRayError."""
+    plan = make_plan(config)
+    run_dir = RunDir.create(results_root(config.results), config.name)
+    write_text(run_dir.experiment, yaml.safe_dump(config.dump(), sort_keys=False))
+    return _drive(plan, run_dir, view)
+
+
+def resume(run_dir: RunDir, config: RunConfig | None, view: View) -> Result:
+    """Go on with a run. Raises TaoRayError, also when `config` is not the run's own."""
+    saved = load_config(run_dir.experiment)
+    if config is not None:
+        differences = config_differences(saved.dump(), config.dump())
+        if differences:
+            listed = "\n".join(f"    {line}" for line in differences)
+            raise TaoRayError(
+                f"the configuration is not the one this run was started with:\n{listed}",
+                where=str(run_dir.path),
+                remedy="undo the changes, or start a new run without --resume",
+            )
+    return _drive(make_plan(saved), run_dir, view)
+
+
+def _drive(plan: Plan, run_dir: RunDir, view: View) -> Result:
+    limits = Limits(
+        max_epochs=plan.max_epochs,
+        max_concurrent=plan.settings.max_concurrent,
+        max_retries=plan.config.failures.max_retries,
+        max_failures_in_a_row=plan.config.failures.max_failures_in_a_row,
+    )
+    prepare_environment(limits.max_concurrent)
+    with ExitStack() as stack:
+        terminal = stack.enter_context(quiet(run_dir.driver_log))
+        view.open(terminal, plan, run_dir)
+        state = RunState()
+        result = None
+        try:
+            stack.enter_context(cluster(plan.config.ray, limits.max_concurrent))
+            journal = _open_journal(run_dir)
+            conductor = Conductor(plan.algorithm(), plan.objective, journal, limits)
+            state = conductor.state
+            conductor.replay(journal.read())
+            result = _Search(plan, run_dir, view, conductor, journal).run()
+        finally:
+            view.close(state, result)
+        return result
+
+
+def _open_journal(run_dir: RunDir) -> Any:
+    """Start the process that writes the journal, on this host."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    from tao_ray.trial.trainable import JournalActor, RemoteJournal
+
+    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    actor = JournalActor.options(scheduling_strategy=here).remote(  # type: ignore[attr-defined]
+        str(run_dir.journal), _WRITER_WAIT_S
+    )
+    journal = RemoteJournal(actor)
+    try:
+        journal.read(after=2**62)
+    except ray.exceptions.RayActorError:
+        if is_being_written(run_dir.journal):
+            raise JournalLocked(
+                "another process is running this experiment",
+                where=str(run_dir.path),
+                remedy="wait for it, or end it with `tao-ray stop`",
+            ) from None
+        raise
+    return journal
+
+
+class _Search:
+    """The search itself, between an open journal and the result."""
+
+    def __init__(self, plan: Plan, run_dir: RunDir, view: View, conductor: Conductor, journal: Any):
+        self._plan = plan
+        self._run_dir = run_dir
+        self._view = view
+        self._conductor = conductor
+        self._journal = journal
+        self._platform, gpus = open_platform(
+            plan.config.platform, run_dir.jobs, plan.settings.max_concurrent
+        )
+        self._setup = plan.setup(gpus)
+        self._collector = Collector(
+            self._platform, run_dir.trials, plan.objective, plan.network.status_path
+        )
+        self._collector.hide(plan.network.secret_values())
+        self._control = Control(conductor, run_dir.stop_request, view.say)
+        self._shown = 0.0
+        self._told = len(conductor.state.notices)
+
+    def run(self) -> Result:
+        """Search, then write the result. Jobs that nobody follows are ended on every way out."""
+        conductor = self._conductor
+        conductor.mark("resumed" if conductor.state.trials else "started", **self._facts())
+        self._put_away_jobs(only_done_with=True)
+        try:
+            with self._control.listening():
+                if not conductor.finished():
+                    self._tune()
+        finally:
+            self._put_away_jobs(only_done_with=False)
+        conductor.catch_up()
+        self._collector.collect_ended(conductor.state.trials.values())
+        for problem in self._collector.close():
+            conductor.say(problem)
+        halt = conductor.halt
+        reason = halt.reason if halt else ""
+        status = run_status(conductor.state, bool(halt and halt.resumable), reason)
+        conductor.mark("ended", status=status, reason=reason)
+        return write_result(
+            self._plan, self._run_dir, conductor.state, self._platform, status, reason
+        )
+
+    def _tune(self) -> None:
+        from ray import tune
+
+        from tao_ray.experiment.tune_adapters import SchedulerAdapter, SearchAdapter
+        from tao_ray.trial.trainable import TrialTrainable
+
+        search = SearchAdapter(self._conductor)
+        trainable = tune.with_parameters(
+            TrialTrainable, setup=self._setup, platform=self._platform, journal=self._journal
+        )
+        tune.Tuner(
+            # The supervisors sleep on a stream; what a trial really needs is on the platform.
+            tune.with_resources(trainable, {"cpu": 0.001}),
+            tune_config=tune.TuneConfig(
+                search_alg=search,
+                scheduler=SchedulerAdapter(self._conductor, search, self._poll),
+                num_samples=-1,
+                reuse_actors=False,
+            ),
+            run_config=tune.RunConfig(
+                name="tune",
+                storage_path=str(self._run_dir.ray),
+                verbose=0,
+                failure_config=tune.FailureConfig(max_failures=self._conductor.limits.max_retries),
+            ),
+        ).fit()
+
+    def _poll(self) -> None:
+        self._control.poll()
+        now = time.time()
+        if now - self._shown >= _VIEW_EVERY_S:
+            self._shown = now
+            self._conductor.catch_up()
+            state = self._conductor.state
+            for _, text in state.notices[self._told :]:
+                self._view.say(text)
+            self._told = len(state.notices)
+            self._collector.collect_ended(state.trials.values())
+            self._view.update(state, now)
+
+    def _put_away_jobs(self, *, only_done_with: bool) -> None:
+        """End jobs whose trial is over or paused; or every job that is not known to have ended."""
+        trials = [
+            t.id
+            for t in RunState.fold(self._journal.read()).trials.values()
+            if t.last_job
+            and t.last_job.ended is None
+            and (not only_done_with or not t.alive or t.last_job.retired)
+        ]
+        with ThreadPoolExecutor(_PARALLEL_STOPS) as pool:
+            list(pool.map(self._put_away, trials))
+
+    def _put_away(self, trial_id: str) -> None:
+        Supervisor(trial_id, self._setup, self._platform, self._journal).put_away()
+
+    def _facts(self) -> dict[str, Any]:
+        """What a reader of the journal needs to understand it without the configuration."""
+        plan = self._plan
+        return {
+            "version": __version__,
+            "network": plan.network.name,
+            "action": plan.network.action.name,
+            "algorithm": plan.config.search.algorithm,
+            "metric": plan.objective.metric,
+            "direction": plan.objective.direction,
+            "at": plan.objective.at,
+            "trials": plan.settings.trials,
+            "max_epochs": plan.max_epochs,
+            "max_concurrent": plan.settings.max_concurrent,
+        }

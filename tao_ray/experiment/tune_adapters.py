@@ -1,0 +1,154 @@
+"""The two objects through which Ray Tune drives the conductor: one pair for every algorithm.
+
+Tune asks the search algorithm for trials and tells the scheduler results. Nothing of Tune's own
+experiment state is ever read back: on resume a new Tuner is given the unfinished trials again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from ray.tune.experiment import Trial
+from ray.tune.experiment.config_parser import _create_trial_from_spec, _make_parser
+from ray.tune.schedulers import TrialScheduler
+from ray.tune.search import SearchAlgorithm
+
+from tao_ray.experiment.conductor import Conductor
+from tao_ray.search.base import Decision
+from tao_ray.trial.failure import Failure, FailureKind
+from tao_ray.trial.state import TrialState
+from tao_ray.trial.supervisor import Epoch, Outcome
+from tao_ray.trial.trainable import NEWS, decode
+
+
+class SearchAdapter(SearchAlgorithm):  # type: ignore[misc]
+    """Gives Tune the conductor's trials, under their own ids; unfinished ones first."""
+
+    def __init__(self, conductor: Conductor):
+        self._conductor = conductor
+        self._again = deque(conductor.unfinished())
+        self._spec: dict[str, Any] = {}
+        self._parser = _make_parser()
+        self.tune_trials: dict[str, Trial] = {}
+
+    def add_configurations(self, experiments: Any) -> None:
+        """Called by Tune once, with the experiment."""
+        self._spec = experiments[0].spec
+
+    def next_trial(self) -> Trial | None:
+        """The next trial to queue, or None when there is no room or nothing to try now."""
+        self._conductor.check_progress()
+        if self._conductor.halt:
+            return None
+        if self._again:
+            return self._create(self._again.popleft())
+        trial = self._conductor.next_proposed()
+        return self._create(trial) if trial else None
+
+    def is_finished(self) -> bool:
+        """Whether no trial will be added any more."""
+        if self._conductor.halt:
+            return True
+        return self._conductor.state.exhausted and not self._again
+
+    def on_trial_complete(
+        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+    ) -> None:
+        """The last word on a trial whose supervising process failed for good."""
+        if error:
+            text = "its supervising process died repeatedly; see driver.log"
+            self._conductor.on_failure(trial_id, Failure(FailureKind.CODE, text))
+
+    def _create(self, trial: TrialState) -> Trial:
+        created = _create_trial_from_spec(
+            {**self._spec, "config": {**self._spec.get("config", {}), "trial": trial.id}},
+            self._parser,
+            evaluated_params={},
+            experiment_tag=trial.id,
+            trial_id=trial.id,
+        )
+        self.tune_trials[trial.id] = created
+        return created
+
+    def create_resumed(self, trial: TrialState) -> Trial:
+        """A paused trial of an earlier driver, which this Tuner has never seen."""
+        return self._create(trial)
+
+
+class SchedulerAdapter(TrialScheduler):  # type: ignore[misc]
+    """Hands each result to the conductor and applies its decision."""
+
+    _supports_buffered_results = False
+
+    def __init__(self, conductor: Conductor, search: SearchAdapter, poll: Callable[[], None]):
+        """poll: called in every step of Tune's loop (stop requests, live view)."""
+        super().__init__()
+        self._conductor = conductor
+        self._search = search
+        self._poll = poll
+
+    def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
+        """Nothing to do: the conductor knows its trials."""
+
+    def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
+        """Take in one result and say what the trial does now."""
+        news = decode(result[NEWS])
+        if isinstance(news, Epoch):
+            return self._on_epoch(tune_controller, trial, news)
+        if isinstance(news, Outcome):
+            if news.failure and self._conductor.on_failure(trial.trial_id, news.failure, news.late):
+                return str(TrialScheduler.CONTINUE)
+            if not news.failure:
+                self._conductor.on_completed(trial.trial_id, news.late)
+            return str(TrialScheduler.STOP)
+        return str(TrialScheduler.CONTINUE)
+
+    def _on_epoch(self, tune_controller: Any, trial: Trial, news: Epoch) -> str:
+        decision = self._conductor.on_epoch(
+            trial.trial_id,
+            news.epoch,
+            news.metrics,
+            job=news.job,
+            seconds=news.seconds,
+            seen=news.seen,
+            late=news.late,
+        )
+        if decision is Decision.PAUSE:
+            # The job's own checkpoint and the journal carry the state; Tune's is not needed.
+            tune_controller.pause_trial(trial, should_checkpoint=False)
+            return str(TrialScheduler.NOOP)
+        if decision is Decision.STOP:
+            return str(TrialScheduler.STOP)
+        return str(TrialScheduler.CONTINUE)
+
+    def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
+        """A paused trial that may go on. Pending trials Tune starts by itself."""
+        self._poll()
+        if self._conductor.halt:
+            tune_controller.request_stop_experiment()
+            return None
+        for trial_id in self._conductor.settle_losers():
+            if trial_id in self._search.tune_trials:
+                tune_controller.stop_trial(self._search.tune_trials[trial_id])
+        resumed = self._conductor.next_resumed()
+        if resumed is None:
+            return None
+        known = self._search.tune_trials.get(resumed.id)
+        if known is None:
+            tune_controller.add_trial(self._search.create_resumed(resumed))
+        return known
+
+    def on_trial_complete(self, tune_controller: Any, trial: Trial, result: Any) -> None:
+        """The conductor has ended the trial already."""
+
+    def on_trial_remove(self, tune_controller: Any, trial: Trial) -> None:
+        """The conductor has ended the trial already."""
+
+    def on_trial_error(self, tune_controller: Any, trial: Trial) -> None:
+        """Comes before a retry too: the search adapter hears the last word."""
+
+    def debug_string(self) -> str:
+        """Asked for by Tune's own reporter, which is switched off."""
+        return type(self).__name__

@@ -1,0 +1,1 @@
+"""What a user sees and keeps of a run while it goes on."""

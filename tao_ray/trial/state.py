@@ -1,0 +1,251 @@
+"""What a run has done so far: a fold of its journal.
+
+The driver, a resumed driver, `tao-ray status` and the report all see a run through this one fold,
+so they cannot disagree.
+
+Events (kind: fields of `data`):
+
+======== ========================================================================================
+run      what ("started" | "resumed" | "stopping" | "ended"), and facts about it
+proposed config, info, start: a trial exists (the proposer has been told `started`)
+job      job, segment, resume_epoch: about to be launched
+launched job: it runs; adjustments: spec values that had to differ from what was asked
+epoch    job, epoch, metrics, loss (None where the objective was not measured), seconds, seen;
+         late: metrics of earlier epochs that became known since
+decision epoch, decision ("continue" | "pause" | "stop")
+job_end  job, code, signal, stopped: nothing of the job runs any more
+retry    failure: an infrastructure failure; the trial goes on in a new job
+resumed  a paused trial runs again
+ended    status ("completed" | "stopped" | "failed"), failure, late
+said     text: a notice to the user
+exhausted the search will propose nothing more
+======== ========================================================================================
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tao_ray.journal import Event
+from tao_ray.search.base import Decision, TrialStatus, WeightsFrom
+from tao_ray.trial.failure import Failure
+
+PENDING, RUNNING, PAUSED = "pending", "running", "paused"
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What is optimised. Losses ("lower is better") are made and unmade here, nowhere else.
+
+    at: "best" judges a trial by its best epoch, "last" by its last measured one.
+    """
+
+    metric: str
+    direction: str
+    at: str = "best"
+
+    def loss(self, value: float) -> float:
+        """The value as a loss."""
+        return value if self.direction == "minimize" else -value
+
+    value = loss  # its own inverse
+
+
+@dataclass(frozen=True)
+class EpochState:
+    """One completed epoch. `loss` is None where the objective was not measured."""
+
+    epoch: int
+    metrics: Mapping[str, float]
+    loss: float | None
+    seconds: float | None
+    time: float
+    job: str
+
+
+@dataclass
+class JobState:
+    """One launch of a trial. `resume_epoch`: the epoch of the checkpoint it started from.
+
+    retired: the trial has done with it (paused, or lost): it must not run on, nor be attached.
+    """
+
+    id: str
+    segment: int
+    resume_epoch: int
+    started: float
+    launched: float | None = None
+    ended: float | None = None
+    code: int | None = None
+    retired: bool = False
+
+
+@dataclass
+class TrialState:
+    """One trial."""
+
+    id: str
+    config: Mapping[str, Any]
+    info: Mapping[str, Any]
+    start: WeightsFrom | None
+    proposed: float
+    status: str = PENDING
+    epochs: dict[int, EpochState] = field(default_factory=dict)
+    decided: int = 0
+    jobs: list[JobState] = field(default_factory=list)
+    retries: int = 0
+    adjustments: list[Mapping[str, Any]] = field(default_factory=list)
+    failure: Failure | None = None
+    ended: float | None = None
+
+    @property
+    def alive(self) -> bool:
+        """Not ended."""
+        return self.ended is None
+
+    @property
+    def last_epoch(self) -> int:
+        """The last completed epoch, counted over all its jobs (and its donor's, if it has one)."""
+        return max(self.epochs, default=self.start.epoch if self.start else 0)
+
+    def measured(self) -> list[EpochState]:
+        """Epochs with a finite objective, in order."""
+        found = [self.epochs[e] for e in sorted(self.epochs)]
+        return [e for e in found if e.loss is not None and math.isfinite(e.loss)]
+
+    def judged(self, at: str) -> EpochState | None:
+        """The epoch this trial is judged by, or None if the objective was never measured."""
+        epochs = self.measured()
+        if not epochs:
+            return None
+        if at == "last":
+            return epochs[-1]
+        return min(epochs, key=lambda e: (e.loss, e.epoch))
+
+    @property
+    def last_job(self) -> JobState | None:
+        """The newest launch."""
+        return self.jobs[-1] if self.jobs else None
+
+
+@dataclass
+class RunState:
+    """A whole run. `status`: what the last `run` event said; `facts`: what it said of itself."""
+
+    trials: dict[str, TrialState] = field(default_factory=dict)
+    status: str = "new"
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    started: float | None = None
+    ended: float | None = None
+    active_s: float = 0.0
+    exhausted: bool = False
+    notices: list[tuple[float, str]] = field(default_factory=list)
+    last_seq: int = 0
+    last_time: float = 0.0
+    _since: float | None = None
+
+    @classmethod
+    def fold(cls, events: Iterable[Event]) -> RunState:
+        """The state after these events."""
+        state = cls()
+        for event in events:
+            state.apply(event)
+        return state
+
+    def apply(self, event: Event) -> None:
+        """Take in one event."""
+        self.last_seq = event.seq
+        if event.trial is None:
+            self._apply_to_run(event)
+        elif event.kind == "proposed":
+            start = event.data.get("start")
+            self.trials[event.trial] = TrialState(
+                event.trial,
+                event.data["config"],
+                event.data.get("info", {}),
+                WeightsFrom(**start) if start else None,
+                event.time,
+            )
+        else:
+            _apply_to_trial(self.trials[event.trial], event)
+        self.last_time = event.time
+
+    def _apply_to_run(self, event: Event) -> None:
+        if event.kind == "run":
+            self.status = event.data["what"]
+            if self.status in ("started", "resumed"):
+                if self._since is not None:  # the driver before this one was killed
+                    self.active_s += self.last_time - self._since
+                self.facts = event.data
+                self.started = self.started or event.time
+                self._since, self.ended = event.time, None
+            elif self.status == "ended" and self._since is not None:
+                self.active_s += event.time - self._since
+                self._since, self.ended = None, event.time
+        elif event.kind == "said":
+            self.notices.append((event.time, event.data["text"]))
+        elif event.kind == "exhausted":
+            self.exhausted = True
+
+    @property
+    def adjustments(self) -> list[dict[str, Any]]:
+        """Spec values that differ from what was asked, each once, with the trials it concerns."""
+        listed: dict[str, dict[str, Any]] = {}
+        for trial in self.trials.values():
+            for adjustment in trial.adjustments:
+                entry = listed.setdefault(repr(adjustment), {**adjustment, "trials": []})
+                entry["trials"].append(trial.id)
+        return list(listed.values())
+
+    def elapsed(self, now: float) -> float:
+        """Seconds this run has been active, times between a crash and its resumption left out."""
+        return self.active_s + (now - self._since if self._since is not None else 0.0)
+
+    def best(self, objective: Objective) -> tuple[TrialState, EpochState] | None:
+        """The best trial and its epoch: among successes, or, if there is none, among all."""
+        judged = [(t, e) for t in self.trials.values() if (e := t.judged(objective.at)) is not None]
+        good = [pair for pair in judged if pair[0].status != TrialStatus.FAILED.value]
+        return min(good or judged, key=lambda pair: (pair[1].loss, pair[0].id), default=None)
+
+
+def _apply_to_trial(trial: TrialState, event: Event) -> None:
+    data = event.data
+    for epoch, metrics in data.get("late", {}).items():
+        if known := trial.epochs.get(int(epoch)):
+            trial.epochs[int(epoch)] = replace(known, metrics={**known.metrics, **metrics})
+    if event.kind == "job":
+        trial.status = RUNNING
+        trial.jobs.append(JobState(data["job"], data["segment"], data["resume_epoch"], event.time))
+    elif event.kind == "launched":
+        trial.jobs[-1].launched = event.time
+        trial.adjustments = list(data.get("adjustments", ()))
+    elif event.kind == "epoch":
+        trial.epochs[data["epoch"]] = EpochState(
+            data["epoch"],
+            data["metrics"],
+            data["loss"],
+            data.get("seconds"),
+            event.time,
+            data["job"],
+        )
+    elif event.kind == "decision":
+        trial.decided = data["epoch"]
+        if data["decision"] == Decision.PAUSE.value:
+            trial.status = PAUSED
+            trial.jobs[-1].retired = True
+    elif event.kind == "job_end":
+        for job in trial.jobs:
+            if job.id == data["job"]:
+                job.ended, job.code = event.time, data.get("code")
+    elif event.kind == "retry":
+        trial.retries += 1
+        trial.jobs[-1].retired = True
+    elif event.kind == "resumed":
+        trial.status = RUNNING
+    elif event.kind == "ended":
+        trial.status, trial.ended = data["status"], event.time
+        if data.get("failure"):
+            trial.failure = Failure.from_json(data["failure"])

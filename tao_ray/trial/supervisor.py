@@ -1,0 +1,407 @@
+"""Supervises the jobs of one trial: launches or attaches, follows the stream, stops. No Ray.
+
+A trial may take several jobs (*segments*): one more after each pause, interruption or loss. The
+journal says where the trial stands, the platform says what became of its job; nothing is kept
+here, so a new supervisor goes on where a killed one was.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from tao_ray.journal import Event, JournalWriter
+from tao_ray.network import Network, build_spec
+from tao_ray.network.status import EpochReport, EpochUpdate, StatusEvent, StatusReader
+from tao_ray.platforms.base import (
+    CapacityError,
+    Exit,
+    Job,
+    JobHandle,
+    LinkError,
+    LogLine,
+    MachineLostError,
+    Offset,
+    Platform,
+    StatusLine,
+)
+from tao_ray.platforms.base import Event as PlatformEvent
+from tao_ray.trial.failure import Failure, FailureKind, classify, plain_lines
+from tao_ray.trial.state import JobState, RunState
+
+RESULTS_DIR = "results"
+_LOG_TAIL_BYTES = 64 * 1024
+_CHECKPOINT_WAIT_S = 15.0
+_CHECKPOINT_POLL_S = 0.1
+
+
+@dataclass(frozen=True)
+class TrialSetup:
+    """What every trial of a run shares. Pickled to wherever trials are supervised.
+
+    milestones: the rule's rungs, which validation and checkpoint intervals must divide.
+    single_shot: the action has no epochs; its one result counts as epoch 1.
+    """
+
+    network: Network
+    metric: str
+    max_epochs: int
+    milestones: tuple[int, ...] = ()
+    single_shot: bool = False
+    gpus: int = 0
+    env: Mapping[str, str] = field(default_factory=dict)
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    job_timeout_s: float | None = None
+    grace_s: float = 30.0
+    train_sample_count: int | None = None
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """A completed epoch.
+
+    seen: time.time() at which its line was known to be on disk. late: metrics of earlier epochs
+    that came after those had been reported (TAO writes training losses last).
+    """
+
+    epoch: int
+    metrics: Mapping[str, float]
+    seconds: float | None
+    job: str
+    seen: float | None
+    late: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The trial's job has ended by itself; `failure` is None if it finished as it should."""
+
+    failure: Failure | None = None
+    late: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Idle:
+    """Nothing new. `note`: what the trial waits for, if it does not run yet."""
+
+    note: str = ""
+
+
+News = Epoch | Outcome | Idle
+
+
+class Supervisor:
+    """Runs one trial. Not thread-safe."""
+
+    def __init__(
+        self,
+        trial_id: str,
+        setup: TrialSetup,
+        platform: Platform,
+        journal: JournalWriter,
+        clock: Callable[[], float] = time.time,
+    ):
+        self.trial_id = trial_id
+        self._setup = setup
+        self._platform = platform
+        self._journal = journal
+        self._clock = clock
+        self._trial = RunState.fold(journal.read(trial=trial_id)).trials[trial_id]
+        self._job: JobState | None = None
+        self._handle: JobHandle | None = None
+        self._events: Iterator[PlatformEvent] = iter(())
+        self._reader = StatusReader(objective=setup.metric)
+        self._news: deque[News] = deque()
+        self._log_tail = bytearray()
+        self._late: dict[int, Mapping[str, float]] = {}
+        self._reported = self._trial.last_epoch
+
+    def next(self, timeout_s: float) -> News:
+        """What comes next, or `Idle` when that takes longer than `timeout_s` seconds.
+
+        After an `Outcome`, calling again starts another job from the last checkpoint.
+        """
+        deadline = time.monotonic() + timeout_s
+        try:
+            if self._handle is None and not self._start():
+                time.sleep(min(timeout_s, 0.25))
+                return Idle("a free slot")
+            while not self._news and time.monotonic() < deadline:
+                self._take(next(self._events))
+        except MachineLostError as error:
+            self._ended(Exit(None, detail=str(error)))
+            self._news.append(Outcome(Failure(FailureKind.MACHINE_LOST, str(error))))
+        except LinkError as error:
+            self._handle = None  # the job may be well: attach again
+            return Idle(f"the link: {error.message}")
+        return self._news.popleft() if self._news else Idle()
+
+    def stop(self) -> None:
+        """Stop the job if it runs, once the checkpoint of the last reported epoch is there."""
+        if self._handle is not None and self._job is not None:
+            self._finish(self._handle, self._job)
+            self._handle = None
+
+    # -- starting -----------------------------------------------------------------------------
+
+    def _start(self) -> bool:
+        """Attach to the trial's job or launch the next one. False if there is no room now."""
+        self.refresh()
+        job = self._trial.last_job
+        if job is not None and job.ended is None and not job.retired:
+            handle = self._platform.attach(job.id)
+            if handle is not None and not _was_stopped(handle):
+                return self._follow(handle, job)
+        if job is not None and job.ended is None:
+            self._put_away(job)
+        if job is None or job.ended is not None or job.retired:
+            job = self._intend(job)
+        built, adjustments = self._build(job)
+        try:
+            handle = self._platform.launch(built)
+        except CapacityError:
+            return False
+        if job.launched is None:
+            self._record("launched", job=job.id, adjustments=adjustments)
+        return self._follow(handle, self._last(job))
+
+    def _follow(self, handle: JobHandle, job: JobState) -> bool:
+        self._handle, self._job = handle, job
+        self._reader = StatusReader(objective=self._setup.metric)
+        self._log_tail.clear()
+        # status.json is small: reading it from the start leaves no half-known state to journal.
+        self._events = handle.events(Offset())
+        return True
+
+    def put_away(self) -> None:
+        """End the trial's last job, wherever it runs, if nobody has recorded its end."""
+        job = self._trial.last_job
+        if job is not None and job.ended is None:
+            self._put_away(job)
+
+    def _put_away(self, job: JobState) -> None:
+        handle = self._platform.attach(job.id)
+        if handle is not None:
+            self._finish(handle, job)
+        elif job.retired:
+            self._record("job_end", job=job.id, code=None, signal=None, stopped=False)
+
+    def _intend(self, last: JobState | None) -> JobState:
+        """Journal the next job before anything of it exists."""
+        segment = last.segment + 1 if last else 1
+        job_id = f"{self.trial_id}-{segment}"
+        files = self._results(last)
+        self._record(
+            "job", job=job_id, segment=segment, resume_epoch=self._last_checkpoint(files) or 0
+        )
+        assert self._trial.last_job is not None
+        return self._trial.last_job
+
+    def _results(self, last: JobState | None) -> dict[str, int]:
+        handle = self._platform.attach(last.id) if last else None
+        return handle.list(RESULTS_DIR) if handle else {}
+
+    def _last_checkpoint(self, files: Mapping[str, int]) -> int | None:
+        """The newest epoch that was reported and whose checkpoint is there."""
+        first = self._offset() + 1
+        for epoch in range(self._trial.last_epoch, first - 1, -1):
+            if self._checkpoint(epoch, files):
+                return epoch
+        return None
+
+    def _checkpoint(self, epoch: int, files: Mapping[str, int]) -> str | None:
+        return self._setup.network.checkpoint_name(epoch - self._offset(), files)
+
+    def _offset(self) -> int:
+        """Epochs the donor had trained: the trial's own epochs come after them."""
+        return self._trial.start.epoch if self._trial.start else 0
+
+    def _build(self, job: JobState) -> tuple[Job, list[dict[str, Any]]]:
+        """The job to launch, and in what its spec differs from what was asked."""
+        setup, network = self._setup, self._setup.network
+        workspace = self._platform.workspace(self.trial_id)
+        results = f"{workspace}/{RESULTS_DIR}"
+        spec = build_spec(
+            network,
+            self._trial.config,
+            results_dir=results,
+            num_epochs=None if setup.single_shot else setup.max_epochs - self._offset(),
+            milestones=[m - self._offset() for m in setup.milestones if m > self._offset()],
+            gpus=setup.gpus,
+            resume_from=self._resume_from(job, results),
+            start_from=self._start_from(job),
+            train_sample_count=setup.train_sample_count,
+        )
+        name = f"spec_{job.segment}.{network.action.config_format}"
+        built = Job(
+            id=job.id,
+            workspace=self.trial_id,
+            command=network.command(f"{workspace}/{name}"),
+            files={name: spec.render(network.action.config_format).encode()},
+            status_path=f"{RESULTS_DIR}/{network.status_path}",
+            env=setup.env,
+            secrets=setup.secrets,
+            gpus=setup.gpus,
+            image=network.image,
+        )
+        return built, [asdict(a) for a in spec.adjustments]
+
+    def _last(self, job: JobState) -> JobState:
+        return next(j for j in self._trial.jobs if j.id == job.id)
+
+    def _resume_from(self, job: JobState, results: str) -> str | None:
+        if not job.resume_epoch:
+            return None
+        before = [j for j in self._trial.jobs if j.segment < job.segment]
+        name = self._checkpoint(job.resume_epoch, self._results(before[-1] if before else None))
+        return f"{results}/{name}" if name else None
+
+    def _start_from(self, job: JobState) -> str | None:
+        start = self._trial.start
+        if start is None or job.resume_epoch:
+            return None
+        donor = RunState.fold(self._journal.read(trial=start.trial_id)).trials[start.trial_id]
+        files = self._results(donor.last_job)
+        own_epoch = start.epoch - (donor.start.epoch if donor.start else 0)
+        name = self._setup.network.checkpoint_name(own_epoch, files)
+        if name is None:
+            raise MachineLostError(
+                f"the checkpoint of epoch {start.epoch} of trial {start.trial_id} is gone",
+                where=f"trial {self.trial_id}",
+            )
+        return f"{self._platform.workspace(start.trial_id)}/{RESULTS_DIR}/{name}"
+
+    # -- following ----------------------------------------------------------------------------
+
+    def _take(self, event: PlatformEvent) -> None:
+        if isinstance(event, StatusLine):
+            self._report(self._reader.feed(event.data), event.written)
+        elif isinstance(event, LogLine):
+            self._log_tail += event.data + b"\n"
+            del self._log_tail[:-_LOG_TAIL_BYTES]
+        elif isinstance(event, Exit):
+            self._report(self._reader.close(), None)
+            if self._setup.single_shot and self._reader.metrics:
+                self._say_epoch(1, self._reader.metrics, None, None)
+            self._news.append(Outcome(self._failure(event), self._take_late()))
+            self._ended(event)
+        elif self._timed_out():
+            assert self._handle is not None
+            self._ended(self._handle.stop(self._setup.grace_s))
+            text = f"no end after {self._setup.job_timeout_s:.0f} s"
+            self._news.append(Outcome(Failure(FailureKind.TIMEOUT, text)))
+
+    def _report(self, events: list[StatusEvent], seen: float | None) -> None:
+        for event in events:
+            if isinstance(event, EpochReport):
+                epoch = event.epoch + self._offset()
+                if epoch > self._reported:
+                    self._say_epoch(epoch, event.metrics, event.seconds, seen)
+            elif isinstance(event, EpochUpdate):
+                self._late[event.epoch + self._offset()] = event.metrics
+
+    def _say_epoch(
+        self, epoch: int, metrics: Mapping[str, float], seconds: float | None, seen: float | None
+    ) -> None:
+        assert self._job is not None
+        self._reported = epoch
+        late = self._take_late()
+        self._news.append(Epoch(epoch, dict(metrics), seconds, self._job.id, seen, late))
+
+    def _take_late(self) -> dict[int, Mapping[str, float]]:
+        late, self._late = self._late, {}
+        return late
+
+    def _timed_out(self) -> bool:
+        assert self._job is not None
+        limit = self._setup.job_timeout_s
+        return limit is not None and self._clock() - (self._job.launched or self._clock()) > limit
+
+    def _failure(self, end: Exit) -> Failure | None:
+        """Why the job that ended is not a success; None if it is one."""
+        setup, reader = self._setup, self._reader
+        log = plain_lines(bytes(self._log_tail))
+        if end.code == 0 and not end.stopped:
+            if not reader.finished and setup.network.reports_finish:
+                return Failure(
+                    FailureKind.MACHINE_LOST,
+                    "the job ended without finishing, as if something had asked it to stop",
+                    tuple(log[-6:]),
+                )
+            if self._reported <= self._offset():
+                return Failure(
+                    FailureKind.DATA, "the job finished without one epoch", tuple(log[-6:])
+                )
+            if not self._measured():
+                return Failure(
+                    FailureKind.METRIC_MISSING,
+                    f"{setup.metric} never appeared; seen: {_names(reader)}",
+                )
+            return None
+        return classify(end, reader.failure, log)
+
+    def _measured(self) -> bool:
+        """Whether the objective was measured, by this job or an earlier one."""
+        own = self._setup.metric in self._reader.metric_names_seen
+        return own or bool(self._trial.measured())
+
+    # -- ending -------------------------------------------------------------------------------
+
+    def _finish(self, handle: JobHandle, job: JobState) -> None:
+        if handle.poll() is None:
+            self._await_checkpoint(handle)
+        self._record_end(job, handle.stop(self._setup.grace_s))
+
+    def _await_checkpoint(self, handle: JobHandle) -> None:
+        """Wait until the checkpoint of the last reported epoch is written in full.
+
+        The network writes it moments after the epoch's line, and a paused trial goes on from it.
+        """
+        deadline = time.monotonic() + _CHECKPOINT_WAIT_S
+        size = None
+        interval = self._setup.network.checkpoint_interval
+        if self._setup.single_shot or (self._reported - self._offset()) % (interval or 1):
+            return
+        while time.monotonic() < deadline and handle.poll() is None:
+            files = handle.list(RESULTS_DIR)
+            name = self._checkpoint(self._reported, files)
+            if name is not None and files[name] == size:
+                return
+            size = files[name] if name is not None else None
+            time.sleep(_CHECKPOINT_POLL_S)
+
+    def _ended(self, end: Exit) -> None:
+        assert self._job is not None
+        self._record_end(self._job, end)
+        self._handle = None
+
+    def _record_end(self, job: JobState, end: Exit) -> None:
+        if job.ended is None:
+            self._record(
+                "job_end", job=job.id, code=end.code, signal=end.signal, stopped=end.stopped
+            )
+
+    def _record(self, kind: str, **data: Any) -> None:
+        """Journal a fact of this trial, then take in whatever else was journalled about it."""
+        self._journal.append(Event(kind, self.trial_id, data))
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Take in what the driver has journalled about this trial."""
+        state = RunState.fold(self._journal.read(trial=self.trial_id))
+        self._trial = state.trials[self.trial_id]
+        if self._job is not None:
+            self._job = self._last(self._job)
+
+
+def _was_stopped(handle: JobHandle) -> bool:
+    """The job was asked to stop by a driver that did not live to record it."""
+    end = handle.poll()
+    return end is not None and end.stopped
+
+
+def _names(reader: StatusReader) -> str:
+    return ", ".join(sorted(reader.metric_names_seen)) or "no metric at all"
