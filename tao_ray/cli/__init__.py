@@ -39,15 +39,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     chosen = arguments[0] if arguments and arguments[0] in COMMANDS else None
     args = _parser(chosen).parse_args(arguments)
     try:
-        return int(importlib.import_module(COMMANDS[args.command][0]).run(args))
+        code = int(importlib.import_module(COMMANDS[args.command][0]).run(args))
+        sys.stdout.flush()
+        return code
     except TaoRayError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output left, as `head` does. Python must not fail on it once more
-        # when it flushes stdout at exit.
+        # The reader of our output left, as `head` does. Without this Python would fail on it
+        # once more when it flushes stdout at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 

@@ -37,7 +37,8 @@ class Problem:
 
     def __str__(self) -> str:
         where = self.file if self.line is None else f"{self.file}:{self.line}"
-        text = ": ".join(part for part in (where, self.key, self.message) if part)
+        key = "" if where == f"--set {self.key}" else self.key
+        text = ": ".join(part for part in (where, key, self.message) if part)
         if self.value:
             text += f" (got {self.value})"
         return f"{text}\n  -> {self.hint}" if self.hint else text

@@ -136,16 +136,17 @@ class Reader:
 
     def _syntax_error(self, path: KeyPath, error: yaml.YAMLError) -> None:
         source = self._source
-        mark = getattr(error, "problem_mark", None)
-        what = getattr(error, "problem", None) or str(error).splitlines()[0]
-        place = self._place or Place(source.root.file, mark.line + 1 if mark else None)
+        what, hint, line = str(error).splitlines()[0], "", None
+        if isinstance(error, yaml.MarkedYAMLError):
+            what = ", ".join(part for part in (error.context, error.problem) if part)
+            line = error.problem_mark.line + 1 if error.problem_mark else None
+        if "\\t" in what:
+            hint = "indent with spaces"
+        elif "a flow " in what:
+            hint = "inside {…} and […], quote text that holds any of { } [ ] , : #"
+        place = self._place or Place(source.root.file, line)
         problem = Problem(
-            place.file,
-            place.line,
-            key_text(path),
-            "",
-            f"not valid YAML: {what}",
-            "inside {…} and […], quote text that holds any of { } [ ] , : #" if mark else "",
+            place.file, place.line, key_text(path), "", f"not valid YAML: {what}", hint
         )
         source.problems.append((path, problem))
 
