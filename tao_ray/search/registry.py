@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 _MODULES: dict[str, tuple[str, str]] = {
     "random": ("random_search", "RandomOptions"),
     "asha": ("asha", "AshaOptions"),
+    "bfbo": ("bfbo", "BfboOptions"),
+    "hyperband": ("hyperband", "HyperbandOptions"),
+    "tpe": ("tpe", "TpeOptions"),
     "bayesian": ("bayesian", "BayesianOptions"),
 }
 """Name -> module in this package, its options model. The module has ``build(space, settings,

@@ -11,7 +11,7 @@ from tao_ray.search.proposer import BaseProposer
 if TYPE_CHECKING:
     from tao_ray.space import SearchSpace
 
-Sampler = Literal["random", "sobol", "bayesian"]
+Sampler = Literal["random", "sobol", "bayesian", "tpe"]
 
 
 def build_sampler(name: Sampler, space: SearchSpace, settings: SearchSettings) -> BaseProposer:
