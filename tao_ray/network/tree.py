@@ -18,6 +18,9 @@ Step = str | int
 MISSING = "???"
 """OmegaConf's mark for a value that must be given."""
 
+EMPTY: tuple[Any, ...] = (None, "", MISSING, [])
+"""What templates hold where no value was given."""
+
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     pass
