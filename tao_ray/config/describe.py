@@ -85,7 +85,8 @@ def hints(section: type[Section]) -> dict[str, Any]:
 def section_of(annotation: Any) -> type[Section] | None:
     """The section that a key of this type holds, if it holds one."""
     for item in _alternatives(annotation):
-        if isinstance(item, type) and issubclass(item, Section):
+        # On Python 3.10 list[str] passes for a type, but it has an origin.
+        if get_origin(item) is None and isinstance(item, type) and issubclass(item, Section):
             return item
     return None
 

@@ -224,7 +224,7 @@ class Reader:
             return None
         try:
             return _Loader("").construct_object(node)
-        except (ValueError, KeyError):
+        except (ValueError, KeyError, IndexError):
             self._source.problem(path, f"the text does not fit the YAML tag {node.tag}")
             return None
 

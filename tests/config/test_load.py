@@ -278,3 +278,8 @@ def test_no_secret_in_an_error(minimal: Load) -> None:
         )
     assert len(caught.value.problems) == 6
     assert "s3cret" not in str(caught.value)
+
+
+def test_a_tag_that_its_text_does_not_fit(refused: Refused) -> None:
+    text = refused("search: {seed: !!int x}", ["search.trials=!!int ''"])
+    assert text.count("the text does not fit the YAML tag tag:yaml.org,2002:int") == 2

@@ -13,6 +13,7 @@ import yaml
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from tao_ray.config import ALGORITHMS, ParameterRange, RunConfig, json_schema, load_config
+from tao_ray.config.base import Section
 from tao_ray.config.describe import hints, section_of
 from tao_ray.config.names import DEFAULT_ALGORITHM, PLANNED_ALGORITHMS, PLANNED_KEYS, PLATFORMS
 
@@ -31,8 +32,9 @@ def test_the_documentation_is_up_to_date() -> None:
 
 
 def test_every_key_is_described() -> None:
-    sections = [section_of(annotation) for annotation in hints(RunConfig).values()]
-    for section in [RunConfig, ParameterRange, *filter(None, sections)]:
+    nested = [section_of(annotation) for annotation in hints(RunConfig).values()]
+    sections: list[type[Section]] = [RunConfig, ParameterRange, *filter(None, nested)]
+    for section in sections:
         for key, field in section.model_fields.items():
             assert field.description, f"{section.__name__}.{key}"
 
