@@ -101,8 +101,8 @@ Both may be a part of a longer text. The result has the type that it would have 
 without quotes (`trials: ${env:TRIALS:-20}`), except where the key takes text. Inside `{…}` and
 `[…]`, quote a reference.
 
-**Paths**, those of `--set` too, are relative to the directory of the file, and `~` is the home directory. URIs such as
-`s3://bucket/data` stay as they are. `model.package` may also be a name.
+**Paths**, those of `--set` too, are relative to the directory of the file, and `~` is the home
+directory. URIs such as `s3://bucket/data` stay as they are. `model.package` may also be a name.
 
 **Secrets** belong in the environment. In the `experiment.yaml` that a run writes, references to
 variables whose name has `key`, `token`, `secret`, `passw` or `credential` in it stay references,
