@@ -78,7 +78,7 @@ def unused_checkpoints(
         yield f"model.teacher: {request.action.name} takes no teacher"
 
 
-def unused_data(request: Request, exact: Mapping[str, Any]) -> Iterator[str]:
+def unused_data(request: Request, spec: Mapping[str, Any]) -> Iterator[str]:
     """Named sources that no rule of the package takes."""
     package = request.package
     used = {
@@ -88,9 +88,9 @@ def unused_data(request: Request, exact: Mapping[str, Any]) -> Iterator[str]:
     }
     for source, name in SOURCES.items():
         if getattr(request.data, name) and source not in used:
-            wanted = [i.key for i in request.action.inputs if not i.optional and i.key not in exact]
-            keys = ", ".join(wanted) or "the spec keys that take it"
-            yield f"data.{name}: the package has no rule for it; set in data: {keys}"
+            wanted = [k for k in _required(request) if get_path(spec, k) in EMPTY]
+            remedy = f"give spec keys instead: {', '.join(wanted)}" if wanted else "leave it out"
+            yield f"data.{name}: the package has no rule that takes it; {remedy}"
 
 
 def missing_values(
@@ -100,7 +100,7 @@ def missing_values(
     later = set(wiring.filled_later)
     if request.trained is not None:
         later |= set(wiring.checkpoint_keys)
-    required = [i.key for i in request.action.inputs if not i.optional]
+    required = _required(request)
     for key in required:
         if key not in later and get_path(spec, key) in EMPTY:
             yield f"{key}: is required and has no value; {_how(key, wiring, rules)}"
@@ -109,6 +109,10 @@ def missing_values(
             continue
         if not _unused_calibration(key, spec):
             yield f"{key}: is {MISSING} in the template; {_how(key, wiring, rules)}"
+
+
+def _required(request: Request) -> list[str]:
+    return [i.key for i in request.action.inputs if not i.optional]
 
 
 def _unused_calibration(key: str, spec: Mapping[str, Any]) -> bool:

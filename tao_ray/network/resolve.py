@@ -121,7 +121,7 @@ def _assemble(request: Request) -> Network:
         set_path(spec, key, value)
     problems += unused_checkpoints(request, wiring, placed)
     problems += rules.problems
-    problems += unused_data(request, exact)
+    problems += unused_data(request, spec)
     problems += missing_values(request, spec, wiring, rules)
     if problems:
         owner = package.name if package else model.network

@@ -13,9 +13,17 @@ import tomli_w
 from tao_ray.network.conventions import TRAINING_ACTIONS
 from tao_ray.network.keys import SpecError, is_foreign
 from tao_ray.network.network import Network
-from tao_ray.network.tree import EMPTY, MISSING, dump_yaml, flatten, get_path, set_path
+from tao_ray.network.tree import EMPTY, dump_yaml, flatten, get_path, set_path
 
-__all__ = ["Adjustment", "Spec", "build_spec", "flatten", "get_path", "set_path"]
+__all__ = [
+    "Adjustment",
+    "Spec",
+    "build_spec",
+    "checkpoint_interval",
+    "flatten",
+    "get_path",
+    "set_path",
+]
 
 _DIRECTORY_KEYS = ("results_dir", "output_dir", "save_dir")
 
@@ -34,22 +42,21 @@ class Adjustment:
 class Spec:
     """A finished spec (nested) and what was adjusted in it.
 
-    secrets: spec key -> value, kept apart so that records of the spec hold none.
+    data: without secrets, so that it may be recorded. secrets: spec key -> value.
     """
 
     data: dict[str, Any]
     adjustments: tuple[Adjustment, ...] = ()
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
 
-    def render(self, config_format: str, *, secrets: bool = False) -> str:
-        """The text of the spec file; with `secrets` only for the job itself.
+    def render(self, config_format: str) -> str:
+        """The text of the spec file, secrets included: for the job, not for records.
 
         TOML has no null: such keys are left out.
         """
         data = copy.deepcopy(self.data)
-        if secrets:
-            for key, value in self.secrets.items():
-                set_path(data, key, value)
+        for key, value in self.secrets.items():
+            set_path(data, key, value)
         return tomli_w.dumps(_without_null(data)) if config_format == "toml" else dump_yaml(data)
 
 
@@ -139,7 +146,6 @@ class _Build:
         if unit_key and self._effective(unit_key) == "step":
             self._note(unit_key, "step", "epoch", "trials are saved and resumed by epoch")
             set_path(self.spec, unit_key, "epoch")
-        step = math.gcd(epochs, *milestones)
         for key, wanted in (
             (self.conventions.validation_interval_key, None),
             (self.conventions.checkpoint_interval_key, checkpoint_interval),
@@ -149,7 +155,7 @@ class _Build:
             asked = wanted or self._effective(key)
             if not isinstance(asked, int) or asked < 1:
                 continue
-            used = max(d for d in range(1, min(asked, step) + 1) if step % d == 0)
+            used = _dividing(asked, epochs, milestones)
             if used != asked:
                 rungs = ", ".join(str(m) for m in sorted({*milestones, epochs}))
                 self._note(key, asked, used, f"it must divide the decision epochs {rungs}")
@@ -200,7 +206,8 @@ class _Build:
             )
         for key, value in values.items():
             set_path(self.spec, key, value)
-        left = [k for k in wiring.checkpoint_keys if get_path(self.spec, k) == MISSING]
+        required = {i.key for i in action.inputs if not i.optional}
+        left = [k for k in wiring.checkpoint_keys if k in required and self._is_empty(k)]
         if left:
             raise SpecError("no checkpoint was given:", [f"{k}: takes one" for k in left])
 
@@ -226,13 +233,32 @@ class _Build:
             self._note(key, asked, cap, reason)
             set_path(self.spec, key, cap)
 
+    def _is_empty(self, key: str) -> bool:
+        return get_path(self.spec, key) in EMPTY
+
     def _effective(self, key: str) -> Any:
-        """The value in the spec, else the default the network itself would use."""
-        parameter = self.network.parameters.get(key)
-        return get_path(self.spec, key, parameter.default if parameter else None)
+        return self.network.effective(key, self.spec)
 
     def _note(self, key: str, asked: Any, used: Any, reason: str) -> None:
         self.adjustments.append(Adjustment(key, asked, used, reason))
+
+
+def checkpoint_interval(
+    network: Network, num_epochs: int, milestones: Sequence[int] = (), asked: int | None = None
+) -> int | None:
+    """Epochs between checkpoints in the spec that `build_spec` makes of the same arguments.
+
+    None: the network does not say.
+    """
+    key = network.conventions.checkpoint_interval_key
+    wanted = asked or (network.effective(key) if key in network.known else None)
+    return _dividing(wanted, num_epochs, milestones) if isinstance(wanted, int) else None
+
+
+def _dividing(asked: int, epochs: int, milestones: Sequence[int]) -> int:
+    """The largest interval up to `asked` that meets every milestone and the last epoch."""
+    common = math.gcd(epochs, *milestones)
+    return max(d for d in range(1, min(asked, common) + 1) if common % d == 0)
 
 
 def _without_null(node: Any) -> Any:
