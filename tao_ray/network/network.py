@@ -75,7 +75,7 @@ class Network:
 
     @property
     def direction(self) -> str | None:
-        """ "minimize" or "maximize"."""
+        """``minimize`` or ``maximize``."""
         return self.objective.direction if self.objective else None
 
     @property

@@ -251,7 +251,7 @@ def checkpoint_interval(
     None: the network does not say.
     """
     key = network.conventions.checkpoint_interval_key
-    wanted = asked or (network.effective(key) if key in network.known else None)
+    wanted = asked or (network.effective(key) if key and key in network.known else None)
     return _dividing(wanted, num_epochs, milestones) if isinstance(wanted, int) else None
 
 
