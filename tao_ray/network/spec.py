@@ -49,14 +49,15 @@ class Spec:
     adjustments: tuple[Adjustment, ...] = ()
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
 
-    def render(self, config_format: str) -> str:
-        """The text of the spec file, secrets included: for the job, not for records.
+    def render(self, config_format: str, *, secrets: bool = False) -> str:
+        """The text of the spec file; with `secrets` for the job itself, never for records.
 
         TOML has no null: such keys are left out.
         """
         data = copy.deepcopy(self.data)
-        for key, value in self.secrets.items():
-            set_path(data, key, value)
+        if secrets:
+            for key, value in self.secrets.items():
+                set_path(data, key, value)
         return tomli_w.dumps(_without_null(data)) if config_format == "toml" else dump_yaml(data)
 
 
