@@ -52,6 +52,17 @@ def copy_tree(source: Path, destination: Path, *, durable: bool = False) -> int:
     return copied
 
 
+def move_tree(source: Path, destination: Path) -> None:
+    """Move a file or directory of the same file system; into `destination` if that is there."""
+    if not destination.is_dir():
+        source.replace(destination)
+        return
+    for relative, path in list(walk_files(source)):
+        target = destination / relative
+        target.parent.mkdir(parents=True, exist_ok=True)
+        path.replace(target)
+
+
 def fsync(path: Path) -> None:
     """Have a file's or directory's content on disk before going on."""
     descriptor = os.open(path, os.O_RDONLY)

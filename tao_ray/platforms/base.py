@@ -158,7 +158,10 @@ class JobHandle(Protocol):
         """Copy a local file or directory into the workspace (relative path)."""
 
     def list(self, path: str = "") -> dict[str, int]:
-        """Files below a workspace path: relative path -> bytes. Symlinks are left out."""
+        """Files below a directory of the workspace: path in the workspace -> bytes.
+
+        Symlinks are left out. An absent directory holds nothing.
+        """
 
     def remove(self, path: str) -> None:
         """Delete a file or directory of the workspace. Absent: nothing happens."""
