@@ -165,7 +165,7 @@ class Float(_Numeric):
         for attribute in ("low", "high", "default"):
             value = getattr(self, attribute)
             self._set(attribute, None if value is None else float(value))
-        if self.low < self.high:
+        if -math.inf < self.low < self.high < math.inf:
             largest = max(abs(self.low), abs(self.high))
             by_length = _DIGITS - math.floor(math.log10(self.high - self.low))
             self._set("_decimals", min(by_length, 14 - math.ceil(math.log10(largest))))
