@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("action", choices=ACTIONS)
     parser.add_argument("-e", "--experiment_spec", required=True, help="path with a directory")
     parser.add_argument("overrides", nargs="*", help="key=value")
-    arguments = parser.parse_args(argv)
+    arguments = parser.parse_intermixed_args(argv)
     try:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, _stop)
