@@ -19,11 +19,13 @@ _HIDDEN = "***"
 class Collector:
     """Fetches spec, status stream and log of each trial once, beside the running search."""
 
-    def __init__(self, platform: Platform, trials: Path, objective: Objective, status_path: str):
+    def __init__(
+        self, platform: Platform, trials: Path, objective: Objective, status_path: str | None
+    ):
         self._platform = platform
         self._trials = trials
         self._objective = objective
-        self._status_path = f"{RESULTS_DIR}/{status_path}"
+        self._status_path = f"{RESULTS_DIR}/{status_path}" if status_path else None
         self._secrets: tuple[str, ...] = ()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="collect")
         self._done: dict[str, Future[None]] = {}
@@ -67,9 +69,8 @@ class Collector:
         """Spec and status of one job; those of the newest stay."""
         files = handle.list()
         specs = [f for f in files if f.startswith(f"spec_{segment}.")]
-        for path in [*specs, self._status_path]:
-            if path not in files:
-                continue
+        statuses = [f for f in files if f == self._status_path]
+        for path in [*specs, *statuses]:
             part = target / f".{os.path.basename(path)}"
             handle.fetch(path, str(part))
             data = self._hidden(part.read_bytes())

@@ -5,29 +5,24 @@ A plan is made without side effects, so `tao-ray check` is this and nothing more
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from tao_ray.network.ranges import derive_space
+from typing import TYPE_CHECKING
 
 from tao_ray.config.names import PLATFORMS
 from tao_ray.errors import TaoRayError
-from tao_ray.network import build_spec, resolve_network
+from tao_ray.network.ranges import derive_space
+from tao_ray.network.resolve import resolve_network
+from tao_ray.network.spec import build_spec, get_path
 from tao_ray.search.base import Algorithm, SearchSettings
 from tao_ray.search.registry import build
 from tao_ray.trial.state import Objective
 from tao_ray.trial.supervisor import TrialSetup
 
 if TYPE_CHECKING:
-    from tao_ray.network.ranges import DerivedSpace
-
     from tao_ray.config import RunConfig
-    from tao_ray.network import Network
-
-_LOCAL: Mapping[str, Any] = {"kind": "local"}
-
+    from tao_ray.network.network import Network
+    from tao_ray.network.ranges import DerivedSpace
 
 @dataclass(frozen=True)
 class Plan:
@@ -62,6 +57,7 @@ class Plan:
             gpus=gpus,
             job_timeout_s=hours * 3600 if hours else None,
             train_sample_count=self.config.data.train_sample_count,
+            checkpoint_interval=self.config.checkpoint.interval,
         )
 
 
@@ -69,15 +65,10 @@ def make_plan(config: RunConfig) -> Plan:
     """Resolve a configuration. Raises TaoRayError for whatever cannot be done as asked."""
     network = resolve_network(config.model, config.data, config.objective, config.directory)
     _check_platform(config, network)
-    if network.metric is None or network.direction is None:
-        raise TaoRayError(
-            f"{network.name} has no known objective for {network.action.name}",
-            where="objective",
-            remedy="set objective.metric and objective.direction",
-        )
+    objective = _objective(config, network)
     search = config.search
-    derived = derive_space(network, search)
-    epochs = search.max_epochs or network.epochs
+    derived = derive_space(network, search, batch_limit=config.data.train_sample_count)
+    epochs = _full_epochs(network, search.max_epochs)
     settings = SearchSettings(
         trials=search.trials,
         max_epochs=epochs,
@@ -85,11 +76,53 @@ def make_plan(config: RunConfig) -> Plan:
         seed=search.seed,
         points=(derived.space.defaults(),),
     )
-    objective = Objective(network.metric, network.direction, config.objective.at)
     plan = Plan(config, network, derived, objective, settings, epochs or 1, epochs is None)
     setup = plan.setup(gpus=0)  # builds the algorithm: its options are checked here
     _trial_zero_spec(plan, setup)
     return plan
+
+
+def _full_epochs(network: Network, asked: int | None) -> int | None:
+    """Epochs of a full training: as asked, else the base spec's; None without an epoch budget."""
+    keys = [k for k in network.conventions.epoch_keys if k in network.known]
+    if not keys:
+        if asked is not None:
+            raise TaoRayError(
+                f"{network.action.name} of {network.name} is not counted in epochs",
+                where="search.max_epochs",
+                remedy="leave it out",
+            )
+        return None
+    if asked is not None:
+        return asked
+    for key in keys:
+        parameter = network.parameters.get(key)
+        epochs = get_path(network.base_spec, key, parameter.default if parameter else None)
+        if isinstance(epochs, int) and epochs > 0:
+            return epochs
+    raise TaoRayError(
+        f"the spec does not say how many epochs a full training has ({keys[0]})",
+        where="search.max_epochs",
+        remedy="set it",
+    )
+
+
+def _objective(config: RunConfig, network: Network) -> Objective:
+    metric = network.objective
+    if metric is None:
+        raise TaoRayError(
+            f"{network.name} has no known objective for {network.action.name}",
+            where="objective",
+            remedy="set objective.metric and objective.direction",
+        )
+    if metric.source == "file":
+        raise TaoRayError(
+            f"{metric.name} of {network.name} is read from {network.metric_file}, "
+            "which this version cannot do yet",
+            where="objective.metric",
+            remedy="choose a metric that the action writes to status.json",
+        )
+    return Objective(metric.name, metric.direction, config.objective.at)
 
 
 def _check_platform(config: RunConfig, network: Network) -> None:

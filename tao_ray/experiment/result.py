@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,13 @@ from tao_ray._version import __version__
 from tao_ray.experiment.collect import trial_record, write_text
 from tao_ray.experiment.plan import Plan
 from tao_ray.experiment.run_dir import RunDir
-from tao_ray.network import build_spec
+from tao_ray.network.spec import build_spec
 from tao_ray.platforms.base import Platform
 from tao_ray.search.base import TrialStatus
+from tao_ray.space import Parameter
 from tao_ray.trial.failure import FailureKind
 from tao_ray.trial.state import RunState, TrialState
-from tao_ray.trial.supervisor import RESULTS_DIR
+from tao_ray.trial.supervisor import RESULTS_DIR, result_files
 
 SCHEMA_VERSION = 1
 DONE, EARLY, NO_SUCCESS, INTERRUPTED = "done", "ended early", "no success", "interrupted"
@@ -99,11 +100,8 @@ def _result_data(
         "final_evaluation": None,
         "trials": trials,
         "search_space": [
-            {
-                **plan.derived.space[name].describe(),
-                "origin": plan.derived.origins.get(name),
-            }
-            for name in plan.derived.space.names
+            {**_described(parameter), "origin": plan.derived.origins.get(parameter.name)}
+            for parameter in plan.derived.space.parameters
         ],
         "left_out": dict(plan.derived.left_out),
         "algorithm": {
@@ -132,6 +130,12 @@ def _result_data(
             "elapsed_s": state.elapsed(state.last_time),
         },
     }
+
+
+def _described(parameter: Parameter) -> dict[str, Any]:
+    """A parameter's range or options as plain data."""
+    shown = [f.name for f in fields(parameter) if f.init]  # type: ignore[arg-type]
+    return {"kind": parameter.kind, **{name: getattr(parameter, name) for name in shown}}
 
 
 def _best(plan: Plan, state: RunState, platform: Platform) -> dict[str, Any] | None:
@@ -171,7 +175,7 @@ def _checkpoint(
 ) -> dict[str, Any] | None:
     """The file of the judged epoch, or of the last one kept before it; None if there is none."""
     handle = platform.attach(trial.jobs[-1].id) if trial.jobs else None
-    files = handle.list(RESULTS_DIR) if handle else {}
+    files = result_files(handle)
     first = trial.start.epoch if trial.start else 0
     for candidate in range(epoch, first, -1):
         name = plan.network.checkpoint_name(candidate - first, files)
@@ -191,7 +195,7 @@ def _spec(plan: Plan, trial: TrialState, results: str) -> dict[str, Any]:
         gpus=setup.gpus,
         train_sample_count=setup.train_sample_count,
     )
-    return plan.network.without_secrets(spec.data)
+    return spec.data
 
 
 def _failures(state: RunState) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ import yaml
 from tao_ray._version import __version__
 from tao_ray.config import config_differences, load_config
 from tao_ray.errors import TaoRayError
-from tao_ray.experiment.cluster import cluster, prepare_environment
+from tao_ray.experiment.cluster import WarmWorkers, cluster, prepare_environment
 from tao_ray.experiment.collect import Collector, write_text
 from tao_ray.experiment.conductor import Conductor, Limits
 from tao_ray.experiment.control import Control
@@ -22,7 +22,7 @@ from tao_ray.experiment.result import Result, run_status, write_result
 from tao_ray.experiment.run_dir import RunDir, results_root
 from tao_ray.journal import JournalLocked, is_being_written
 from tao_ray.platforms import open_platform
-from tao_ray.trial.state import RunState
+from tao_ray.trial.state import PENDING, RunState
 from tao_ray.trial.supervisor import Supervisor
 
 if TYPE_CHECKING:
@@ -138,9 +138,11 @@ class _Search:
         self._collector = Collector(
             self._platform, run_dir.trials, plan.objective, plan.network.status_path
         )
-        self._collector.hide(plan.network.secret_values())
+        self._collector.hide(plan.network.secrets.values())
         self._control = Control(conductor, run_dir.stop_request, view.say)
         self._shown = 0.0
+        self._warm: WarmWorkers | None = None
+        self._warmed_for = 0
         self._told = len(conductor.state.notices)
 
     def run(self) -> Result:
@@ -173,6 +175,7 @@ class _Search:
         from tao_ray.trial.trainable import TrialTrainable
 
         search = SearchAdapter(self._conductor)
+        self._warm = WarmWorkers(1 + self._conductor.limits.max_concurrent // 16)
         trainable = tune.with_parameters(
             TrialTrainable, setup=self._setup, platform=self._platform, journal=self._journal
         )
@@ -189,6 +192,7 @@ class _Search:
                 name="tune",
                 storage_path=str(self._run_dir.ray),
                 verbose=0,
+                checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
                 failure_config=tune.FailureConfig(max_failures=self._conductor.limits.max_retries),
             ),
         ).fit()
@@ -205,6 +209,15 @@ class _Search:
             self._told = len(state.notices)
             self._collector.collect_ended(state.trials.values())
             self._view.update(state, now)
+            self._keep_warm(state)
+
+    def _keep_warm(self, state: RunState) -> None:
+        """After trials have started, see to processes for the next ones."""
+        starting = any(t.status == PENDING for t in state.trials.values())
+        if self._warm and not starting and len(state.trials) != self._warmed_for:
+            self._warmed_for = len(state.trials)
+            if not state.exhausted:
+                self._warm.top_up()
 
     def _put_away_jobs(self, *, only_done_with: bool) -> None:
         """End jobs whose trial is over or paused; or every job that is not known to have ended."""

@@ -23,7 +23,14 @@ from tao_ray.trial.supervisor import Epoch, Outcome
 from tao_ray.trial.trainable import NEWS, decode
 
 
-class SearchAdapter(SearchAlgorithm):  # type: ignore[misc]
+class _NotInSnapshots:
+    """Tune pickles what it drives into its own snapshots, which are never read back."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}
+
+
+class SearchAdapter(_NotInSnapshots, SearchAlgorithm):
     """Gives Tune the conductor's trials, under their own ids; unfinished ones first."""
 
     def __init__(self, conductor: Conductor):
@@ -77,7 +84,7 @@ class SearchAdapter(SearchAlgorithm):  # type: ignore[misc]
         return self._create(trial)
 
 
-class SchedulerAdapter(TrialScheduler):  # type: ignore[misc]
+class SchedulerAdapter(_NotInSnapshots, TrialScheduler):
     """Hands each result to the conductor and applies its decision."""
 
     _supports_buffered_results = False
@@ -103,7 +110,8 @@ class SchedulerAdapter(TrialScheduler):  # type: ignore[misc]
             if not news.failure:
                 self._conductor.on_completed(trial.trial_id, news.late)
             return str(TrialScheduler.STOP)
-        return str(TrialScheduler.CONTINUE)
+        alive = self._conductor.state.trials[trial.trial_id].alive
+        return str(TrialScheduler.CONTINUE if alive else TrialScheduler.STOP)
 
     def _on_epoch(self, tune_controller: Any, trial: Trial, news: Epoch) -> str:
         decision = self._conductor.on_epoch(

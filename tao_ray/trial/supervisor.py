@@ -14,7 +14,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tao_ray.journal import Event, JournalWriter
-from tao_ray.network import Network, build_spec
+from tao_ray.network.network import Network
+from tao_ray.network.spec import Spec, build_spec, get_path
 from tao_ray.network.status import EpochReport, EpochUpdate, StatusEvent, StatusReader
 from tao_ray.platforms.base import (
     CapacityError,
@@ -30,12 +31,13 @@ from tao_ray.platforms.base import (
 )
 from tao_ray.platforms.base import Event as PlatformEvent
 from tao_ray.trial.failure import Failure, FailureKind, classify, plain_lines
-from tao_ray.trial.state import JobState, RunState
+from tao_ray.trial.state import PAUSED, JobState, RunState
 
 RESULTS_DIR = "results"
 _LOG_TAIL_BYTES = 64 * 1024
 _CHECKPOINT_WAIT_S = 15.0
 _CHECKPOINT_POLL_S = 0.1
+_SLOT_POLL_S = 0.25
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ class TrialSetup:
     job_timeout_s: float | None = None
     grace_s: float = 30.0
     train_sample_count: int | None = None
+    checkpoint_interval: int | None = None
 
 
 @dataclass(frozen=True)
@@ -126,9 +129,15 @@ class Supervisor:
         """
         deadline = time.monotonic() + timeout_s
         try:
-            if self._handle is None and not self._start():
-                time.sleep(min(timeout_s, 0.25))
-                return Idle("a free slot")
+            if self._handle is None:
+                self.refresh()
+                if not self._trial.alive or self._trial.status == PAUSED:
+                    # Its supervising process was started again after the decision.
+                    self.put_away()
+                    return Idle()
+                if not self._start():
+                    time.sleep(min(timeout_s, _SLOT_POLL_S))
+                    return Idle("a free slot")
             while not self._news and time.monotonic() < deadline:
                 self._take(next(self._events))
         except MachineLostError as error:
@@ -149,7 +158,6 @@ class Supervisor:
 
     def _start(self) -> bool:
         """Attach to the trial's job or launch the next one. False if there is no room now."""
-        self.refresh()
         job = self._trial.last_job
         if job is not None and job.ended is None and not job.retired:
             handle = self._platform.attach(job.id)
@@ -201,8 +209,8 @@ class Supervisor:
         return self._trial.last_job
 
     def _results(self, last: JobState | None) -> dict[str, int]:
-        handle = self._platform.attach(last.id) if last else None
-        return handle.list(RESULTS_DIR) if handle else {}
+        """Files below the results directory: path -> bytes."""
+        return result_files(self._platform.attach(last.id)) if last else {}
 
     def _last_checkpoint(self, files: Mapping[str, int]) -> int | None:
         """The newest epoch that was reported and whose checkpoint is there."""
@@ -221,33 +229,46 @@ class Supervisor:
 
     def _build(self, job: JobState) -> tuple[Job, list[dict[str, Any]]]:
         """The job to launch, and in what its spec differs from what was asked."""
-        setup, network = self._setup, self._setup.network
+        network = self._setup.network
         workspace = self._platform.workspace(self.trial_id)
         results = f"{workspace}/{RESULTS_DIR}"
-        spec = build_spec(
-            network,
-            self._trial.config,
-            results_dir=results,
-            num_epochs=None if setup.single_shot else setup.max_epochs - self._offset(),
-            milestones=[m - self._offset() for m in setup.milestones if m > self._offset()],
-            gpus=setup.gpus,
-            resume_from=self._resume_from(job, results),
-            start_from=self._start_from(job),
-            train_sample_count=setup.train_sample_count,
-        )
-        name = f"spec_{job.segment}.{network.action.config_format}"
+        spec = self._spec(results, self._resume_from(job, results), self._start_from(job))
+        name = f"spec_{job.segment}.{network.config_format}"
         built = Job(
             id=job.id,
             workspace=self.trial_id,
             command=network.command(f"{workspace}/{name}"),
-            files={name: spec.render(network.action.config_format).encode()},
-            status_path=f"{RESULTS_DIR}/{network.status_path}",
-            env=setup.env,
-            secrets=setup.secrets,
-            gpus=setup.gpus,
+            files={name: spec.render(network.config_format, secrets=True).encode()},
+            status_path=f"{RESULTS_DIR}/{network.status_path}" if network.status_path else None,
+            env={**network.conventions.resume_env, **self._setup.env},
+            secrets=self._setup.secrets,
+            gpus=self._setup.gpus,
             image=network.image,
         )
         return built, [asdict(a) for a in spec.adjustments]
+
+    def _spec(self, results_dir: str, resume_from: str | None, start_from: str | None) -> Spec:
+        setup, offset = self._setup, self._offset()
+        return build_spec(
+            setup.network,
+            self._trial.config,
+            results_dir=results_dir,
+            num_epochs=None if setup.single_shot else setup.max_epochs - offset,
+            milestones=[m - offset for m in setup.milestones if m > offset],
+            gpus=setup.gpus,
+            checkpoint_interval=setup.checkpoint_interval,
+            resume_from=resume_from,
+            start_from=start_from,
+            train_sample_count=setup.train_sample_count,
+        )
+
+    def _keeps(self, epoch: int) -> bool:
+        """Whether the network writes a checkpoint after this epoch."""
+        key = self._setup.network.conventions.checkpoint_interval_key
+        spec = self._spec(RESULTS_DIR, None, None).data
+        interval = get_path(spec, key, None) if key else None
+        own = epoch - self._offset()
+        return own > 0 and own % (interval if isinstance(interval, int) else 1) == 0
 
     def _last(self, job: JobState) -> JobState:
         return next(j for j in self._trial.jobs if j.id == job.id)
@@ -325,7 +346,7 @@ class Supervisor:
         setup, reader = self._setup, self._reader
         log = plain_lines(bytes(self._log_tail))
         if end.code == 0 and not end.stopped:
-            if not reader.finished and setup.network.reports_finish:
+            if not reader.finished and _says_when_finished(setup.network):
                 return Failure(
                     FailureKind.MACHINE_LOST,
                     "the job ended without finishing, as if something had asked it to stop",
@@ -360,13 +381,12 @@ class Supervisor:
 
         The network writes it moments after the epoch's line, and a paused trial goes on from it.
         """
+        if self._setup.single_shot or not self._keeps(self._reported):
+            return
         deadline = time.monotonic() + _CHECKPOINT_WAIT_S
         size = None
-        interval = self._setup.network.checkpoint_interval
-        if self._setup.single_shot or (self._reported - self._offset()) % (interval or 1):
-            return
         while time.monotonic() < deadline and handle.poll() is None:
-            files = handle.list(RESULTS_DIR)
+            files = result_files(handle)
             name = self._checkpoint(self._reported, files)
             if name is not None and files[name] == size:
                 return
@@ -401,6 +421,17 @@ def _was_stopped(handle: JobHandle) -> bool:
     """The job was asked to stop by a driver that did not live to record it."""
     end = handle.poll()
     return end is not None and end.stopped
+
+
+def result_files(handle: JobHandle | None) -> dict[str, int]:
+    """Files below the results directory: path -> bytes."""
+    files = handle.list(RESULTS_DIR) if handle else {}
+    return {path.removeprefix(f"{RESULTS_DIR}/"): size for path, size in files.items()}
+
+
+def _says_when_finished(network: Network) -> bool:
+    """Every TAO network ends with a message; of a command without a package nothing is known."""
+    return network.package is not None and network.conventions.writes_status
 
 
 def _names(reader: StatusReader) -> str:

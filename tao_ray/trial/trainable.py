@@ -86,6 +86,13 @@ class TrialTrainable(tune.Trainable):
             self._epoch = news.epoch
         return {NEWS: encode(news), "training_iteration": self._epoch}
 
+    def save_checkpoint(self, checkpoint_dir: str) -> dict[str, Any]:
+        """Nothing: the job's own checkpoints and the journal carry the trial's state."""
+        return {}
+
+    def load_checkpoint(self, checkpoint: dict[str, Any] | None) -> None:
+        """Nothing, see `save_checkpoint`."""
+
     def cleanup(self) -> None:
         """Tune stops the trial (pause, stop, interrupt): no job may run on unseen."""
         self._supervisor.stop()
