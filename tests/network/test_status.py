@@ -434,6 +434,7 @@ class TestLaunches:
         data = launch() + evaluated(val_loss=0.9) + epoch(0) + torn + launch() + epoch(1)
         events = read(data)
         assert [type(e) for e in events] == [Started, EpochReport, Started, EpochReport]
+        assert events[2] == Started("Starting Classification train.", 2)
         assert curve(events, "val_loss") == [(1, 1, 0.9)]
 
     def test_unreadable_lines_are_counted(self) -> None:
