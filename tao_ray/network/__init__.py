@@ -19,7 +19,7 @@ from tao_ray.network.schema import (
     parse_math_cond,
     parse_schema,
 )
-from tao_ray.network.spec import Adjustment, Spec, build_spec, checkpoint_interval
+from tao_ray.network.spec import Adjustment, Spec, build_spec
 from tao_ray.network.wiring import Download
 
 __all__ = [
@@ -38,7 +38,6 @@ __all__ = [
     "Spec",
     "SpecError",
     "build_spec",
-    "checkpoint_interval",
     "conventions_for",
     "load_package",
     "parse_math_cond",

@@ -102,7 +102,8 @@ def missing_values(
         later |= set(wiring.checkpoint_keys)
     required = _required(request)
     for key in required:
-        if key not in later and get_path(spec, key) in EMPTY:
+        told = key in later or key in rules.problems
+        if not told and get_path(spec, key) in EMPTY:
             yield f"{key}: is required and has no value; {_how(key, wiring, rules)}"
     for key, value in flatten(spec).items():
         if value != MISSING or key in later or key in required or is_foreign(key, request.action):

@@ -43,7 +43,7 @@ class Conventions:
     template_required: a spec cannot be built from the schema's defaults alone.
     dataset_convert_required: the action of that name must have run on the data before.
     batch_multiple_key: the batch size must be a multiple of this key's value.
-    writes_status: it writes status.json. states_finish: it says there that it finished.
+    writes_status: it writes status.json.
     """
 
     network_arch: str
@@ -80,7 +80,6 @@ class Conventions:
     batch_size_keys: tuple[str, ...] = ("dataset.batch_size",)
     batch_multiple_key: str | None = None
     writes_status: bool = True
-    states_finish: bool = True
     actions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
 
 
@@ -207,7 +206,6 @@ TABLE: dict[str, Conventions] = {
         checkpoint_pattern=r"safetensors/epoch_{epoch}(?:_step_(\d+))?/",
         checkpoint_first=1,
         template_required=True,
-        states_finish=False,
         num_gpus_key="policy.parallelism.dp_shard_size",
         gpu_ids_key=None,
         validation_interval_key="validation.freq_in_epoch",

@@ -46,15 +46,16 @@ class DataSource:
 
 @dataclass
 class DataValues:
-    """What the rules come to: spec key -> value, the sources in them, remarks and errors.
+    """What the rules come to: spec key -> value, the sources in them, remarks.
 
+    problems: spec key -> why its rule cannot be applied.
     missing: spec key -> the `data` key that would have given it a value.
     """
 
     values: dict[str, Any] = field(default_factory=dict)
     sources: list[DataSource] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
+    problems: dict[str, str] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
 
 
@@ -78,9 +79,9 @@ class _Rules:
                 continue
             name = SOURCES.get(rule.get("source", ""))
             if name is None:
-                self.found.problems.append(
-                    f"{key}: the package takes it from {rule.get('source')!r}, which is no known"
-                    f" source; set data: {{{key}: ...}}"
+                self.found.problems[key] = (
+                    f"the package takes it from {rule.get('source')!r}, which is no known source;"
+                    f" set data: {{{key}: ...}}"
                 )
                 continue
             self._apply(key, rule, name)
@@ -94,9 +95,9 @@ class _Rules:
         uris = [uris] if isinstance(uris, str) else list(uris)
         many = bool(rule.get("multiple_sources") or rule.get("list"))
         if len(uris) > 1 and not many:
-            self.found.problems.append(
-                f"{key}: takes one data set, but data.{name} has {len(uris)}; give one, or set"
-                f" data: {{{key}: ...}}"
+            self.found.problems[key] = (
+                f"takes one data set, but data.{name} has {len(uris)}; give one, or set data:"
+                f" {{{key}: ...}}"
             )
             return
         values = [
@@ -135,9 +136,9 @@ class _Rules:
             formats = rule["path_from_format"]
             path = formats.get(self.data_format, formats.get("*"))
             if path is None:
-                self.found.problems.append(
-                    f"{key}: the package has no path for data.format {self.data_format!r}; it"
-                    f" knows {', '.join(formats)}"
+                self.found.problems[key] = (
+                    f"the package has no path for data.format {self.data_format!r}; it knows"
+                    f" {', '.join(formats)}"
                 )
                 return None
         else:
@@ -151,8 +152,8 @@ class _Rules:
         names = re.findall(r"\{(\w+)\}", path)
         unset = [n for n in names if n not in self.data.annotations]
         if unset:
-            self.found.problems.append(
-                f"{key}: the package's path is {path!r}; set data.annotations:"
+            self.found.problems[key] = (
+                f"the package's path is {path!r}; set data.annotations:"
                 f" {{{', '.join(f'{n}: ...' for n in unset)}}}"
             )
             return None

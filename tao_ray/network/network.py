@@ -106,18 +106,6 @@ class Network:
         """Path, below results_dir, of the JSON file that holds the objective, if one does."""
         return self.action.metric_file
 
-    @property
-    def reports_finish(self) -> bool:
-        """Whether a success is stated in status.json, so that exit code 0 alone is none."""
-        states = self.conventions.writes_status and self.conventions.states_finish
-        return states and f"-e {CONFIG_PATH}" in self.command_text
-
-    @property
-    def epochs(self) -> int | None:
-        """The base spec's epoch budget; None if the action is not counted in epochs."""
-        values = [self.effective(k) for k in self.conventions.epoch_keys if k in self.known]
-        return next((v for v in values if isinstance(v, int)), None)
-
     def effective(self, key: str, spec: Mapping[str, Any] | None = None) -> Any:
         """The value of `key` in `spec` (default: the base spec), else the network's own default."""
         parameter = self.parameters.get(key)

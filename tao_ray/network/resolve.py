@@ -120,7 +120,7 @@ def _assemble(request: Request) -> Network:
     for key, value in placed.items():
         set_path(spec, key, value)
     problems += unused_checkpoints(request, wiring, placed)
-    problems += rules.problems
+    problems += [f"{key}: {text}" for key, text in rules.problems.items()]
     problems += unused_data(request, spec)
     problems += missing_values(request, spec, wiring, rules)
     if problems:

@@ -15,15 +15,7 @@ from tao_ray.network.keys import SpecError, is_foreign
 from tao_ray.network.network import Network
 from tao_ray.network.tree import EMPTY, dump_yaml, flatten, get_path, set_path
 
-__all__ = [
-    "Adjustment",
-    "Spec",
-    "build_spec",
-    "checkpoint_interval",
-    "flatten",
-    "get_path",
-    "set_path",
-]
+__all__ = ["Adjustment", "Spec", "build_spec", "flatten", "get_path", "set_path"]
 
 _DIRECTORY_KEYS = ("results_dir", "output_dir", "save_dir")
 
@@ -242,18 +234,6 @@ class _Build:
 
     def _note(self, key: str, asked: Any, used: Any, reason: str) -> None:
         self.adjustments.append(Adjustment(key, asked, used, reason))
-
-
-def checkpoint_interval(
-    network: Network, num_epochs: int, milestones: Sequence[int] = (), asked: int | None = None
-) -> int | None:
-    """Epochs between checkpoints in the spec that `build_spec` makes of the same arguments.
-
-    None: the network does not say.
-    """
-    key = network.conventions.checkpoint_interval_key
-    wanted = asked or (network.effective(key) if key and key in network.known else None)
-    return _dividing(wanted, num_epochs, milestones) if isinstance(wanted, int) else None
 
 
 def _dividing(asked: int, epochs: int, milestones: Sequence[int]) -> int:
