@@ -16,7 +16,7 @@ from tao_ray.platforms.base import Check, Job, JobHandle, PlatformError
 
 @dataclass(frozen=True)
 class CommandResult:
-    """How a command on a machine ended. `code` is negative if a signal ended it."""
+    """How a command on a machine ended. `code` is negative or above 128 if a signal ended it."""
 
     code: int
     stdout: bytes

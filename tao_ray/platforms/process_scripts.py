@@ -89,7 +89,7 @@ exec 9> "$jobs/.lock"
 flock -w 60 9 || { echo busy; exit; }
 
 for old in "$jobs"/.stage-*; do  # of launchers that were killed
-    kill -0 "${old##*-}" 2>/dev/null || rm -rf "$old"
+    grep -qsE '\) [^ZX] ' "/proc/${old##*-}/stat" || rm -rf "$old"
 done
 
 if [ -d "$job" ]; then
