@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 import yaml
+from toy_package import Toy
 
 from tao_ray.network import PackageError, load_package
-from tests.network.conftest import Toy
 
 
 def bank(root: Path, names: dict[str, dict[str, Any]]) -> Path:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from toy_package import COMMAND, Toy
 
 from tao_ray.errors import TaoRayError
-from tests.network.conftest import COMMAND, Toy
 
 INFO_FILE = "{dir}/references/skill_info.yaml"
 SCHEMA_FILE = "{dir}/schemas/train.schema.json"

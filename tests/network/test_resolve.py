@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from toy_package import Toy
 
 from tao_ray.config import DataConfig, ModelConfig, ObjectiveConfig
 from tao_ray.errors import TaoRayError
@@ -18,7 +19,6 @@ from tao_ray.network import (
 )
 from tao_ray.network.keys import is_foreign
 from tao_ray.network.tree import MISSING, flatten, get_path
-from tests.network.conftest import Toy
 
 DINO = {
     f"dataset.{part}_data_sources[0].{key}": f"s3://b/{part}/{key}"

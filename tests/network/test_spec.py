@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 import yaml
+from toy_package import Toy
 
 from tao_ray.config import DataConfig, ModelConfig, ObjectiveConfig
 from tao_ray.network import Adjustment, Network, Spec, SpecError, build_spec, resolve_network
 from tao_ray.network.tree import flatten, get_path, join_path, load_yaml, set_path, split_path
-from tests.network.conftest import Toy
 
 
 def build(network: Network, assignment: dict[str, Any] | None = None, **options: Any) -> Spec:
