@@ -33,7 +33,7 @@ from tao_ray.platforms.brev.errors import (
     logged_out,
 )
 from tao_ray.platforms.brev.records import Instance, InstanceType, Organization
-from tao_ray.platforms.brev.session import TOKEN, TOKEN_FILE, Session, expiry
+from tao_ray.platforms.brev.session import TOKEN, TOKEN_FILE, Session
 
 _log = logging.getLogger(__name__)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
@@ -200,9 +200,7 @@ class BrevCli:
                 result = self._spawn(*arguments)
         if result.code:
             redact = self._session.redact
-            error = failure(
-                arguments[0], result.code, redact(result.stdout), redact(result.stderr)
-            )
+            error = failure(arguments[0], result.code, redact(result.stdout), redact(result.stderr))
             if isinstance(error, BrevAuthError):
                 self._explain_expiry(error)
             raise error
@@ -302,6 +300,3 @@ def check_name(name: str) -> str:
 
 def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
-
-
-__all__ = ["BrevCli", "check_name", "expiry"]

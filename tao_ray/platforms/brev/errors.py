@@ -37,6 +37,12 @@ class BrevNetworkError(BrevError):
     transient = True
 
 
+class BrevServerError(BrevError):
+    """The service itself failed."""
+
+    transient = True
+
+
 class BrevTimeoutError(BrevError):
     """The CLI did not end in time, or another process did not hand on the lock."""
 
@@ -85,11 +91,12 @@ NEW_TOKEN = (
 )
 ANOTHER_TYPE = "choose another GPU or provider (platform.gpu, platform.provider)"
 
-LOGGED_OUT = re.compile(
-    r"currently logged out|malformed refresh token|^(?:error: )?EOF\s*$|\b401\b|unauthorized"
-    r"|token is expired|not logged in",
-    re.IGNORECASE | re.MULTILINE,
+_LOGGED_OUT = re.compile(
+    r"currently logged out|malformed refresh token|unauthorized|token is expired|not logged in"
+    r"|(?:status|code|http)\D{0,10}401\b",
+    re.IGNORECASE,
 )
+_BARE_EOF = re.compile(r"^(?:error: )?EOF\s*\Z", re.IGNORECASE | re.MULTILINE)
 
 PATTERNS = (
     Pattern(
@@ -126,7 +133,7 @@ PATTERNS = (
     ),
     Pattern(
         r"insufficient (?:credit|fund|balance)|out of credits?|credits? (?:exhausted|limit)"
-        r"|payment required|\b402\b",
+        r"|payment required",
         BrevCapacityError,
         "the organisation has no credit left",
         "add credit in the Brev console (billing), then continue with --resume",
@@ -160,15 +167,21 @@ PATTERNS = (
         r"no such host|could not resolve|temporary failure in name resolution",
         BrevNetworkError,
         "a host name could not be resolved",
-        "check this machine's network and DNS; for an instance, see in `brev ls` that it is RUNNING",
+        "check this machine's network and DNS; for an instance, see that `brev ls` shows RUNNING",
     ),
     Pattern(
         r"connection refused|connection reset|network is unreachable|i/o timeout|tls handshake"
-        r"|unexpected eof|deadline exceeded|RESTY|\b50[0234]\b",
+        r"|unexpected eof|deadline exceeded|RESTY",
         BrevNetworkError,
         "the connection was refused or broke off",
         "check this machine's network (proxy, firewall); if it works, Brev itself may have "
         "trouble: try again later",
+    ),
+    Pattern(
+        r"\b50[0234] (?:internal|bad|service|gateway)|(?:status|code|http)\D{0,10}50[0234]\b",
+        BrevServerError,
+        "Brev's service failed",
+        "try again later; see the status page of Brev if it goes on",
     ),
     Pattern(
         r"does not support stop",
@@ -180,8 +193,14 @@ PATTERNS = (
 
 
 def logged_out(stdout: str, stderr: str) -> bool:
-    """Whether a failed command says that there is no session."""
-    return bool(LOGGED_OUT.search(stdout) or LOGGED_OUT.search(stderr))
+    """Whether a failed command says that there is no session.
+
+    A bare EOF is the login prompt that found no input, unless a connection was lost: then the
+    HTTP client (resty) has said so as well.
+    """
+    if _LOGGED_OUT.search(stdout) or _LOGGED_OUT.search(stderr):
+        return True
+    return bool(_BARE_EOF.search(stderr)) and "RESTY" not in stderr
 
 
 def failure(command: str, code: int, stdout: str, stderr: str) -> BrevError:
@@ -196,9 +215,7 @@ def failure(command: str, code: int, stdout: str, stderr: str) -> BrevError:
     return _error(command, BrevError, f"failed with exit code {code}", remedy, said)
 
 
-def _error(
-    command: str, error: type[BrevError], meaning: str, remedy: str, said: str
-) -> BrevError:
+def _error(command: str, error: type[BrevError], meaning: str, remedy: str, said: str) -> BrevError:
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     quote = f" (it said: {' | '.join(lines[-3:])[-500:]})" if lines else ""
     return error(meaning + quote, where=f"brev {command}", remedy=remedy)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import json
 import os
 import tempfile
@@ -95,10 +96,8 @@ class Session:
         stored = self._stored()
         secrets = [str(stored.get(key, "")) for key in ("access_token", "refresh_token", "api_key")]
         secrets += [self._environment.get(key, "") for key in (TOKEN, API_KEY)]
-        try:
+        with contextlib.suppress(BrevAuthError):
             secrets.append(self.token() or "")
-        except BrevAuthError:
-            pass
         for secret in secrets:
             if len(secret) > len(_PLACEHOLDER):
                 text = text.replace(secret, "***")

@@ -1,0 +1,74 @@
+"""What Brev shows now: the account's instances and the catalogue's prices.
+
+Many threads ask; one call answers all whose question was asked before it began.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from tao_ray.platforms.brev.cli import BrevCli
+from tao_ray.platforms.brev.errors import BrevError, BrevRefusedError
+from tao_ray.platforms.brev.records import Instance, InstanceType
+from tao_ray.platforms.brev.types import collapse
+
+
+class Account:
+    """The instances of one organisation (default: of the active one).
+
+    price_age: seconds for which a catalogue is good.
+    """
+
+    def __init__(self, cli: BrevCli, org: str | None, clock: Callable[[], float], price_age: float):
+        self._cli = cli
+        self._org = org
+        self._clock = clock
+        self._price_age = price_age
+        self._looking = threading.Lock()
+        self._seen: tuple[float, dict[str, Instance]] | None = None
+        self._pricing = threading.Lock()
+        self._prices: tuple[float, dict[str, float]] | None = None
+
+    def instances(self, since: float | None = None) -> dict[str, Instance]:
+        """All instances by name, as listed at or after `since` (default: now)."""
+        since = self._clock() if since is None else since
+        with self._looking:
+            if self._seen is None or self._seen[0] < since:
+                at = self._clock()
+                rows = self._cli.ls(self._org)
+                rows.sort(key=lambda row: row.status != "DELETING")  # a successor hides it
+                self._seen = (at, {row.name: row for row in rows})
+            return self._seen[1]
+
+    def look(self, name: str, since: float | None = None) -> Instance | None:
+        """One of the instances; None: there is none of this name."""
+        return self.instances(since).get(name)
+
+    def check_org(self) -> None:
+        """Raises BrevError if new instances would be made in another organisation."""
+        if self._org is None or self._cli.uses_api_key():
+            return
+        active = [org.name for org in self._cli.organizations() if org.active]
+        if active != [self._org]:
+            raise BrevError(
+                f"the active organisation is {', '.join(active) or 'none'}, not {self._org}",
+                where="brev",
+                remedy=f"run `brev set {self._org}`",
+            )
+
+    def check_price(self, offer: InstanceType) -> None:
+        """Raises BrevRefusedError if the type costs more now than reviewed, or shows no price."""
+        with self._pricing:
+            if self._prices is None or self._clock() - self._prices[0] > self._price_age:
+                rows = collapse(self._cli.search())
+                self._prices = (self._clock(), {row.type: row.price_per_hour for row in rows})
+            price = self._prices[1].get(offer.type)
+        if price is not None and price <= offer.price_per_hour + 1e-9:
+            return
+        now = "it has no price now" if price is None else f"it costs {price:g} USD/h now"
+        raise BrevRefusedError(
+            f"{now}, {offer.price_per_hour:g} USD/h were reviewed",
+            where=offer.type,
+            remedy="start again to review the new price",
+        )
