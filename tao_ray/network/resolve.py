@@ -57,6 +57,11 @@ def resolve_network(
     notes = [*network.notes, metric.note]
     if conventions.dataset_convert_required:
         notes.append(f"{package.name} needs its action dataset_convert run on the data before")
+    notes += [
+        f"{key} counts steps and may end a training before its last epoch"
+        for key in conventions.step_cap_keys
+        if key in network.known
+    ]
     return replace(network, objective=metric, notes=tuple(n for n in notes if n))
 
 
