@@ -99,10 +99,7 @@ def _result_data(
         "baseline": None,
         "final_evaluation": None,
         "trials": trials,
-        "search_space": [
-            {**_described(parameter), "origin": plan.derived.origins.get(parameter.name)}
-            for parameter in plan.derived.space.parameters
-        ],
+        "search_space": search_space(plan),
         "left_out": dict(plan.derived.left_out),
         "algorithm": {
             "name": config.search.algorithm,
@@ -130,6 +127,14 @@ def _result_data(
             "elapsed_s": state.elapsed(state.last_time),
         },
     }
+
+
+def search_space(plan: Plan) -> list[dict[str, Any]]:
+    """The searched parameters as plain data, with where each range came from."""
+    return [
+        {**_described(parameter), "origin": plan.derived.origins.get(parameter.name)}
+        for parameter in plan.derived.space.parameters
+    ]
 
 
 def _described(parameter: Parameter) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from tao_ray.experiment.conductor import Conductor, Limits
 from tao_ray.experiment.control import Control
 from tao_ray.experiment.plan import Plan, make_plan
 from tao_ray.experiment.quiet import quiet
-from tao_ray.experiment.result import Result, run_status, write_result
+from tao_ray.experiment.result import Result, run_status, search_space, write_result
 from tao_ray.experiment.run_dir import RunDir, results_root
 from tao_ray.journal import JournalLocked, is_being_written
 from tao_ray.platforms import open_platform
@@ -248,4 +248,8 @@ class _Search:
             "trials": plan.settings.trials,
             "max_epochs": plan.max_epochs,
             "max_concurrent": plan.settings.max_concurrent,
+            "seed": plan.settings.seed,
+            "platform": plan.config.platform.kind if plan.config.platform else "local",
+            "search_space": search_space(plan),
+            "left_out": dict(plan.derived.left_out),
         }
