@@ -81,10 +81,10 @@ class Draft:
             return self._narrow_options(low, high)
         step = self.step or (1 if self.whole else 0)
         new_low, new_high = max(low, self.low), min(high, self.high)
+        if self.whole:
+            new_low, new_high = math.ceil(new_low), math.floor(new_high)
         if step:  # keep the grid
             new_low = self.low + math.ceil((new_low - self.low) / step - 1e-9) * step
-        if self.whole:
-            new_high = math.floor(new_high)
         if new_low + step > new_high or new_low >= new_high:
             return False
         self.open_low = self.open_low and new_low == self.low
