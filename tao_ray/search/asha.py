@@ -15,7 +15,7 @@ from pydantic import AliasChoices, Field, model_validator
 
 from tao_ray.errors import TaoRayError
 from tao_ray.search.base import Algorithm, Decision, SchedulingRule, SearchSettings
-from tao_ray.search.options import HalvingOptions, required_epochs
+from tao_ray.search.options import Options, required_epochs
 from tao_ray.search.rungs import floor_log, geometric_rungs
 from tao_ray.search.samplers import Sampler, build_sampler
 
@@ -23,25 +23,30 @@ if TYPE_CHECKING:
     from tao_ray.space import SearchSpace
 
 
-class AshaOptions(HalvingOptions):
+class AshaOptions(Options):
     """Knobs of asynchronous successive halving."""
 
-    min_epochs: int = Field(
-        1,
+    min_epochs: int | None = Field(
+        default=None,
         ge=1,
         validation_alias=AliasChoices("min_epochs", "grace_period"),
-        description="Epochs every trial trains before it can be stopped (the lowest rung); "
-        "`grace_period` is the same.",
+        description="Epochs every trial trains before it can be stopped, the lowest rung "
+        "(default: max_epochs / reduction_factor**2, at least 1); `grace_period` is the same.",
+    )
+    reduction_factor: int = Field(
+        default=3, ge=2, description="One trial in this many goes on at each rung (eta)."
     )
     brackets: int = Field(
-        1, ge=1, description="Brackets trials are dealt to in turn; each starts one rung later."
+        default=1,
+        ge=1,
+        description="Brackets trials are dealt to in turn; each starts one rung later.",
     )
     variant: Literal["stopping", "promotion"] = Field(
-        "stopping",
+        default="stopping",
         description="stopping: a job is stopped, never relaunched; promotion: jobs pause at each "
         "rung and the best are resumed.",
     )
-    sampler: Sampler = Field("random", description="Where new configurations come from.")
+    sampler: Sampler = Field(default="sobol", description="Where new configurations come from.")
 
     @model_validator(mode="before")
     @classmethod
@@ -181,7 +186,8 @@ def rule(
 def build(space: SearchSpace, settings: SearchSettings, options: AshaOptions) -> Algorithm:
     """ASHA over the sampler of `options`."""
     max_epochs = required_epochs("asha", settings)
-    rungs = geometric_rungs(options.min_epochs, max_epochs, options.reduction_factor)
+    min_epochs = options.min_epochs or max(1, max_epochs // options.reduction_factor**2)
+    rungs = geometric_rungs(min_epochs, max_epochs, options.reduction_factor)
     if options.brackets > len(rungs):
         most = floor_log(max_epochs, options.reduction_factor) + 1
         raise TaoRayError(
@@ -194,7 +200,7 @@ def build(space: SearchSpace, settings: SearchSettings, options: AshaOptions) ->
         build_sampler(options.sampler, space, settings),
         rule(
             max_epochs,
-            options.min_epochs,
+            min_epochs,
             options.reduction_factor,
             options.brackets,
             options.variant,

@@ -35,12 +35,14 @@ class BayesianOptions(Options):
     """Knobs of Bayesian optimisation."""
 
     initial: int | None = Field(
-        None,
+        default=None,
         ge=1,
         description="Trials before the model is used, the first points included "
         "(default: a fifth of the trials, at least 3 and at most 10).",
     )
-    xi: float = Field(0.0, ge=0, description="Least improvement looked for; higher explores.")
+    xi: float = Field(
+        default=0.0, ge=0, description="Least improvement looked for; higher explores."
+    )
 
 
 def initial_trials(asked: int | None, trials: int) -> int:

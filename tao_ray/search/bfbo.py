@@ -11,6 +11,7 @@ Gonzalez et al., "Batch Bayesian Optimization via Local Penalization", AISTATS 2
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,13 +33,13 @@ class BfboOptions(Options):
     """Knobs of batch GP-UCB."""
 
     initial: int | None = Field(
-        None,
+        default=None,
         ge=1,
         description="Trials before the model is used, the first points included "
         "(default: a fifth of the trials, at least 3 and at most 10).",
     )
-    kappa: float = Field(2.0, gt=0, description="Deviations of optimism at the start.")
-    final_kappa: float = Field(0.3, gt=0, description="Deviations of optimism at the end.")
+    kappa: float = Field(default=2.0, gt=0, description="Deviations of optimism at the start.")
+    final_kappa: float = Field(default=0.3, gt=0, description="Deviations of optimism at the end.")
 
 
 class PenalisedUcbProposer(GaussianProcessProposer):
@@ -67,13 +68,15 @@ class PenalisedUcbProposer(GaussianProcessProposer):
             mean, deviation = gp.predict(x, return_std=True)
             gain = (losses.mean() - mean + kappa * deviation) / gp.deviation
             positive = np.logaddexp(0.0, gain)  # the penalty scales, so the score must not be < 0
-            return positive if penalty is None else positive * penalty(x)
+            return np.asarray(positive if penalty is None else positive * penalty(x))
 
         best = points[np.argsort(losses, kind="stable")[:5]]
         return best_points(score, best, rng)
 
 
-def _penalty(gp, running: Array, lowest: float, rng: np.random.Generator):  # type: ignore[no-untyped-def]
+def _penalty(
+    gp: GaussianProcess, running: Array, lowest: float, rng: np.random.Generator
+) -> Callable[[Array], Array]:
     """The probability that each point lies outside all balls around running points."""
     slope = _steepest(gp, rng)
     mean, deviation = gp.predict(running, return_std=True)
@@ -81,7 +84,7 @@ def _penalty(gp, running: Array, lowest: float, rng: np.random.Generator):  # ty
     def penalty(x: Array) -> Array:
         distance = np.linalg.norm(x[:, None, :] - running[None, :, :], axis=-1)
         outside = ndtr((slope * distance - (mean - lowest)) / (np.sqrt(2) * deviation))
-        return np.prod(np.maximum(outside, 1e-12), axis=1)
+        return np.asarray(np.prod(np.maximum(outside, 1e-12), axis=1))
 
     return penalty
 

@@ -69,21 +69,23 @@ class GaussianProcess:
         self._mean, self.deviation = float(basis.mean()), float(values.std()) or 1.0
         self._z = (values - self._mean) / self.deviation
         squares = (points[:, None, :] - points[None, :, :]) ** 2
-        start, best = self._center, None
-        for theta in (start, start - np.r_[np.zeros(5), self._width[5:]]):
-            result = minimize(
-                self._loss,
-                theta,
-                args=(squares,),
-                jac=True,
-                method="L-BFGS-B",
-                bounds=list(zip(start - 4 * self._width, start + 4 * self._width, strict=True)),
-                options={"maxiter": _ITERATIONS},
-            )
-            if best is None or result.fun < best.fun:
-                best = result
-        self._set(best.x, squares)
+        shorter = self._center - np.r_[np.zeros(5), self._width[5:]]
+        fits = [self._maximum(start, squares) for start in (self._center, shorter)]
+        self._set(min(fits, key=lambda fit: fit.fun).x, squares)
         return self
+
+    def _maximum(self, start: Array, squares: Array) -> Any:
+        """The posterior's maximum reached from `start`, as scipy reports it."""
+        low, high = self._center - 4 * self._width, self._center + 4 * self._width
+        return minimize(
+            self._loss,
+            start,
+            args=(squares,),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=list(zip(low, high, strict=True)),
+            options={"maxiter": _ITERATIONS},
+        )
 
     def predict(self, points: Array, return_std: bool = False) -> Any:
         """Mean loss after a full training, (m,); with `return_std` also its deviation."""
@@ -100,7 +102,7 @@ class GaussianProcess:
         """Squared distances to the training points in length scales, (m, n)."""
         a, b = points / self._scales, self.X_train_ / self._scales
         square = (a * a).sum(1)[:, None] + (b * b).sum(1)[None, :] - 2 * a @ b.T
-        return np.maximum(square, 0.0)
+        return np.asarray(np.maximum(square, 0.0))
 
     def _set(self, theta: Array, squares: Array) -> None:
         self._var_f = float(np.exp(theta[0]))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class HyperbandOptions(HalvingOptions):
     """Knobs of Hyperband."""
 
-    sampler: Sampler = Field("random", description="Where new configurations come from.")
+    sampler: Sampler = Field(default="random", description="Where new configurations come from.")
 
 
 @dataclass
@@ -60,7 +60,7 @@ class HalvingRun:
         """Trials of the current rung that go on. A bracket that stayed partly empty keeps the
         same fraction, and at least one."""
         planned = self.bracket.rungs[self.rung + 1].size
-        if self.entered == self.bracket.size:
+        if not self.closed or self.entered == self.bracket.size:
             return planned
         return max(1, planned * self.entered // self.bracket.size)
 
@@ -68,7 +68,7 @@ class HalvingRun:
         if epoch < self.next_epoch() or self.rung == len(self.bracket.rungs) - 1:
             return Decision.CONTINUE
         self.waiting_for.discard(trial_id)
-        if self.closed and sum(v <= loss for v in self.arrived.values()) >= self.survivors:
+        if sum(v <= loss for v in self.arrived.values()) >= self.survivors:
             self.settle()
             return Decision.STOP
         self.arrived[trial_id] = loss
@@ -138,9 +138,9 @@ class SynchronousHalving:
 
     def cut(self, trial_id: str) -> tuple[int, float]:
         """The next epoch at which the trial is judged, and the loss it must stay below to go on
-        there as far as is known now (infinity while nothing is)."""
+        there as far as is known now (infinity while nothing is, and at the last rung)."""
         run = self._run_of[trial_id]
-        if run.rung == len(run.bracket.rungs) - 1 or not run.closed:
+        if run.rung == len(run.bracket.rungs) - 1:
             return run.next_epoch(), math.inf
         losses = sorted(run.arrived.values())
         full = len(losses) >= run.survivors

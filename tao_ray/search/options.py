@@ -18,12 +18,12 @@ class HalvingOptions(Options):
     """Knobs of the successive-halving family."""
 
     min_epochs: int = Field(
-        1,
+        default=1,
         ge=1,
         description="Epochs every trial trains before it can be stopped (the lowest rung).",
     )
     reduction_factor: int = Field(
-        3, ge=2, description="One trial in this many goes on at each rung (eta)."
+        default=3, ge=2, description="One trial in this many goes on at each rung (eta)."
     )
 
 

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 class RandomOptions(Options):
     """Knobs of random search."""
 
-    sobol: bool = Field(False, description="A scrambled Sobol sequence: covers the space evenly.")
+    sobol: bool = Field(
+        default=False, description="A scrambled Sobol sequence: covers the space evenly."
+    )
 
 
 class RandomProposer(BaseProposer):

@@ -20,7 +20,12 @@ _MODULES: dict[str, tuple[str, str]] = {
     "random": ("random_search", "RandomOptions"),
     "asha": ("asha", "AshaOptions"),
     "bfbo": ("bfbo", "BfboOptions"),
+    "bohb": ("bohb", "BohbOptions"),
+    "dehb": ("dehb", "DehbOptions"),
     "hyperband": ("hyperband", "HyperbandOptions"),
+    "hyperband_es": ("hyperband_es", "HyperbandEsOptions"),
+    "pb2": ("pb2", "Pb2Options"),
+    "pbt": ("pbt", "PbtOptions"),
     "tpe": ("tpe", "TpeOptions"),
     "bayesian": ("bayesian", "BayesianOptions"),
 }

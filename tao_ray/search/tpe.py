@@ -17,6 +17,7 @@ from tao_ray.search.categories import index_of, probabilities
 from tao_ray.search.fifo import RunToEnd
 from tao_ray.search.options import Options
 from tao_ray.search.proposer import BaseProposer
+from tao_ray.space import Categorical
 
 if TYPE_CHECKING:
     from tao_ray.space import SearchSpace
@@ -28,15 +29,17 @@ class TpeOptions(Options):
     """Knobs of the Parzen estimator."""
 
     initial: int | None = Field(
-        None,
+        default=None,
         ge=1,
         description="Trials before the estimator is used, the first points included "
         "(default: a quarter of the trials, at least 4 and at most 8).",
     )
     gamma: float = Field(
-        0.25, gt=0, description="The best gamma * sqrt(n) of n trials count as good."
+        default=0.25, gt=0, description="The best gamma * sqrt(n) of n trials count as good."
     )
-    candidates: int = Field(64, ge=1, description="Draws from the good density per proposal.")
+    candidates: int = Field(
+        default=64, ge=1, description="Draws from the good density per proposal."
+    )
 
 
 class TpeProposer(BaseProposer):
@@ -82,7 +85,7 @@ class TpeProposer(BaseProposer):
 
             expression = {}
             for parameter in self.space.parameters:
-                if parameter.kind == "categorical":
+                if isinstance(parameter, Categorical):
                     options = [(p, i) for i, p in enumerate(probabilities(parameter))]
                     expression[parameter.name] = hp.pchoice(parameter.name, options)
                 else:
@@ -118,7 +121,7 @@ class TpeProposer(BaseProposer):
         """A configuration as hyperopt's own numbers: a place in [0, 1], or a category's index."""
         units = dict(zip(self.space.names, self.space.unit(config), strict=True))
         return {
-            p.name: index_of(p, config[p.name]) if p.kind == "categorical" else units[p.name]
+            p.name: index_of(p, config[p.name]) if isinstance(p, Categorical) else units[p.name]
             for p in self.space.parameters
         }
 
@@ -126,7 +129,7 @@ class TpeProposer(BaseProposer):
         units = []
         for parameter in self.space.parameters:
             value = values[parameter.name][0]
-            if parameter.kind == "categorical":
+            if isinstance(parameter, Categorical):
                 value = parameter.to_unit(parameter.options[value])
             units.append(value)
         return self.space.from_unit(units)
