@@ -13,7 +13,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from tao_ray.errors import TaoRayError
 from tao_ray.journal import Event, JournalWriter
+from tao_ray.network.keys import SpecError
 from tao_ray.network.network import Network
 from tao_ray.network.spec import Spec, build_spec, get_path
 from tao_ray.network.status import EpochReport, EpochUpdate, StatusEvent, StatusReader
@@ -129,7 +131,7 @@ class Supervisor:
         """
         deadline = time.monotonic() + timeout_s
         try:
-            if self._handle is None:
+            if self._handle is None and not self._news:
                 self.refresh()
                 if not self._trial.alive or self._trial.status == PAUSED:
                     # Its supervising process was started again after the decision.
@@ -138,7 +140,7 @@ class Supervisor:
                 if not self._start():
                     time.sleep(min(timeout_s, _SLOT_POLL_S))
                     return Idle("a free slot")
-            while not self._news and time.monotonic() < deadline:
+            while self._handle and not self._news and time.monotonic() < deadline:
                 self._take(next(self._events))
         except MachineLostError as error:
             self._ended(Exit(None, detail=str(error)))
@@ -146,6 +148,8 @@ class Supervisor:
         except LinkError as error:
             self._handle = None  # the job may be well: attach again
             return Idle(f"the link: {error.message}")
+        except TaoRayError as error:
+            self._news.append(Outcome(Failure(_kind_of(error), str(error))))
         return self._news.popleft() if self._news else Idle()
 
     def stop(self) -> None:
@@ -194,7 +198,7 @@ class Supervisor:
         handle = self._platform.attach(job.id)
         if handle is not None:
             self._finish(handle, job)
-        elif job.retired:
+        elif job.retired or not self._trial.alive:
             self._record("job_end", job=job.id, code=None, signal=None, stopped=False)
 
     def _intend(self, last: JobState | None) -> JobState:
@@ -303,6 +307,8 @@ class Supervisor:
         elif isinstance(event, LogLine):
             self._log_tail += event.data + b"\n"
             del self._log_tail[:-_LOG_TAIL_BYTES]
+        elif isinstance(event, Exit) and event.stopped:
+            self._ended(event)  # not by itself: the trial can go on in another job
         elif isinstance(event, Exit):
             self._report(self._reader.close(), None)
             if self._setup.single_shot and self._reader.metrics:
@@ -345,7 +351,7 @@ class Supervisor:
         """Why the job that ended is not a success; None if it is one."""
         setup, reader = self._setup, self._reader
         log = plain_lines(bytes(self._log_tail))
-        if end.code == 0 and not end.stopped:
+        if end.code == 0:
             if not reader.finished and _says_when_finished(setup.network):
                 return Failure(
                     FailureKind.MACHINE_LOST,
@@ -415,6 +421,10 @@ class Supervisor:
         self._trial = state.trials[self.trial_id]
         if self._job is not None:
             self._job = self._last(self._job)
+
+
+def _kind_of(error: TaoRayError) -> FailureKind:
+    return FailureKind.SPEC if isinstance(error, SpecError) else FailureKind.PROVISION
 
 
 def _was_stopped(handle: JobHandle) -> bool:

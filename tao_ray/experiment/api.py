@@ -1,0 +1,34 @@
+"""The Python entry point, for notebooks and scripts."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from tao_ray.config import load_config
+from tao_ray.experiment.run import resume as resume_run
+from tao_ray.experiment.run import start
+from tao_ray.experiment.run_dir import RunDir, results_root
+from tao_ray.tracking.terminal import TerminalView
+
+if TYPE_CHECKING:
+    from tao_ray.config import RunConfig
+    from tao_ray.experiment.result import Result
+
+
+def run(
+    config: RunConfig | str | os.PathLike[str], *, resume: str | os.PathLike[str] | None = None
+) -> Result:
+    """Run a search and return its result; the same as ``tao-ray tune``.
+
+    config: a configuration or the path of one. resume: a run to go on with (a directory or
+    ``name/time``) instead of starting a new one.
+
+    Raises:
+        TaoRayError: the configuration is not valid, or cannot be run as asked.
+    """
+    loaded = load_config(config) if isinstance(config, str | os.PathLike) else config
+    if resume is None:
+        return start(loaded, TerminalView())
+    run_dir = RunDir.find(os.fspath(resume), results_root(loaded.results))
+    return resume_run(run_dir, loaded, TerminalView())
