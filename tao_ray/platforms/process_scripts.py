@@ -100,7 +100,7 @@ if [ -d "$job" ]; then
 fi
 
 running=0 taken=,
-for other in "$jobs"/*/; do
+[ -z "$slots$devices" ] || for other in "$jobs"/*/; do
     other=${other%/}
     settle "$other"
     [ -e "$other/started" ] && [ ! -e "$other/exit" ] || continue
@@ -108,7 +108,7 @@ for other in "$jobs"/*/; do
     running=$((running + 1))
     taken=$taken$used,
 done
-if [ -n "$slots" ] && [ $running -ge "$slots" ]; then echo "full $running"; exit; fi
+if [ -n "$slots" ] && [ $running -ge "$slots" ]; then echo full; exit; fi
 chosen= count=0 free=0
 for device in $devices; do
     case $taken in *",$device,"*) continue ;; esac

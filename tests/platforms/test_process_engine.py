@@ -103,6 +103,57 @@ def test_a_start_that_was_cut_before_the_runner_is_completed(root: Path) -> None
     assert log(launch(platform, "t-1", job.command, files=job.files)) == "ran\ns"
 
 
+def test_a_second_runner_of_a_job_leaves_at_once(root: Path) -> None:
+    handle = launch(LocalPlatform(root), "t-1", "echo run >> runs; sleep 0.5")
+    subprocess.run(["sh", record(root, "t-1") / "run.sh", "-"], check=True, timeout=10)
+    list(handle.events())
+    subprocess.run(["sh", record(root, "t-1") / "run.sh", "-"], check=True, timeout=10)
+    assert (root / "w" / "runs").read_text() == "run\n"
+
+
+def test_a_start_in_progress_counts_although_its_launcher_died(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The runner is slow; launcher and shell die meanwhile; the GPU is taken all the same."""
+    (tmp_path / "bin").mkdir()
+    slow = tmp_path / "bin" / "stat"
+    slow.write_text('#!/bin/sh\nsleep 0.7\nPATH=${PATH#*:*:} exec stat "$@"\n')
+    slow.chmod(0o755)
+    (root / "w").mkdir(parents=True)
+    (root / "w" / "status.json").write_text("of an earlier job\n")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    platform = LocalPlatform(root, gpus=[0])
+    job = Job("t-1", "w", "echo run >> runs; sleep 60", status_path="status.json", gpus=1)
+    launcher = multiprocessing.get_context("fork").Process(target=platform.launch, args=(job,))
+    launcher.start()
+    wait_for(record(root, "t-1") / "job.json")
+    time.sleep(0.1)  # the shell has called the runner
+    for process in [*psutil.Process(launcher.pid).children(), launcher]:
+        process.kill()
+    launcher.join()
+    assert not (record(root, "t-1") / "started").exists()
+    with pytest.raises(CapacityError, match="0 of 1 free"):
+        platform.launch(Job("t-2", "w", "true", gpus=1))
+    assert platform.attach("t-1") is not None
+    assert launch(platform, "t-1", job.command, gpus=1, status_path="status.json").gpus == ("0",)
+    wait_for(root / "w" / "runs")
+    assert (root / "w" / "runs").read_text() == "run\n"
+
+
+def test_launches_from_many_processes_share_the_gpus(root: Path) -> None:
+    platform = LocalPlatform(root, gpus=[0, 1])
+    context = multiprocessing.get_context("fork")
+    jobs = [Job(f"t-{n}", "w", "sleep 60", gpus=1) for n in range(5)]
+    launchers = [context.Process(target=platform.launch, args=(job,)) for job in jobs]
+    for process in launchers:
+        process.start()
+    for process in launchers:
+        process.join()
+    handles = [handle for job in jobs if (handle := platform.attach(job.id)) is not None]
+    held = [gpu for handle in handles if isinstance(handle, ProcessJob) for gpu in handle.gpus]
+    assert sorted(held) == ["0", "1"]
+
+
 def test_the_runner_is_alone_in_its_session_and_no_child_of_the_launcher(root: Path) -> None:
     handle = launch(LocalPlatform(root), "t-1", "sleep 60")
     pid = pid_of(root, "t-1")
