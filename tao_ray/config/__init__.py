@@ -2,6 +2,7 @@
 
 from tao_ray.config.differences import config_differences
 from tao_ray.config.jsonschema import json_schema
+from tao_ray.config.lifecycle import BudgetConfig, EvaluationConfig, ReviewConfig
 from tao_ray.config.load import load_config
 from tao_ray.config.model import DataConfig, ModelConfig
 from tao_ray.config.names import ALGORITHMS, PLANNED_ALGORITHMS, PLANNED_PLATFORMS, PLATFORMS
@@ -15,9 +16,11 @@ __all__ = [
     "PLANNED_ALGORITHMS",
     "PLANNED_PLATFORMS",
     "PLATFORMS",
+    "BudgetConfig",
     "CheckpointConfig",
     "ConfigError",
     "DataConfig",
+    "EvaluationConfig",
     "FailuresConfig",
     "LocalPlatformConfig",
     "ModelConfig",
@@ -26,6 +29,7 @@ __all__ = [
     "PlatformConfig",
     "Problem",
     "RayConfig",
+    "ReviewConfig",
     "RunConfig",
     "SearchConfig",
     "config_differences",

@@ -29,14 +29,9 @@ PLANNED_PLATFORMS = ("brev", "docker", "ssh", "slurm", "kubernetes")
 
 PLANNED_KEYS = frozenset(
     {
-        "budget",
         "tracking",
-        "baseline",
-        "evaluation",
-        "review",
         "retention",
         "objective.source",
-        "objective.accept_proxy",
         "search.warm_start",
         "search.points",
         "search.stop",

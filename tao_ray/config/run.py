@@ -21,6 +21,7 @@ from tao_ray.config.base import (
     Words,
     absolute,
 )
+from tao_ray.config.lifecycle import BudgetConfig, EvaluationConfig, ReviewConfig
 from tao_ray.config.model import DataConfig, ModelConfig
 from tao_ray.config.platform import PlatformConfig
 from tao_ray.config.problems import KeyPath
@@ -99,6 +100,19 @@ class RunConfig(Section):
         default=None,
         description="Where run directories are made. Default: `runs` in the working directory.",
     )
+    baseline: Literal["auto", "train", "skip"] = Field(
+        default="auto",
+        description="What the winner is compared with. `auto`: `model.checkpoint`, evaluated "
+        "before the search; without one, trial 0 (the network's defaults). `train`: a training "
+        "with the defaults before the search, outside its budget. `skip`: nothing.",
+    )
+    evaluation: EvaluationConfig = Field(
+        default_factory=EvaluationConfig, description="How models are evaluated."
+    )
+    review: ReviewConfig = Field(
+        default_factory=ReviewConfig, description="What is asked before a run starts."
+    )
+    budget: BudgetConfig = Field(default_factory=BudgetConfig, description="What the run may take.")
     failures: FailuresConfig = Field(
         default_factory=FailuresConfig, description="What is done about failures."
     )

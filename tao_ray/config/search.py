@@ -37,6 +37,12 @@ class ObjectiveConfig(Section):
     at: Literal["best", "last"] = Field(
         default="best", description="Which epoch counts: the trial's best one, or its last one."
     )
+    accept_proxy: Flag = Field(
+        default=False,
+        description="Search although the winner cannot be judged by the network's own measure: "
+        "the objective only stands in for a metric that evaluate jobs report, or the network has "
+        "no evaluate action, or no data was given for it.",
+    )
 
 
 class ParameterRange(Section):
