@@ -5,6 +5,7 @@ from tao_ray.platforms.base import (
     Check,
     Event,
     Exit,
+    HasPrices,
     Heartbeat,
     Job,
     JobConflictError,
@@ -16,6 +17,7 @@ from tao_ray.platforms.base import (
     Offset,
     Platform,
     PlatformError,
+    SharesFiles,
     StatusLine,
 )
 from tao_ray.platforms.opening import open_platform
@@ -25,6 +27,7 @@ __all__ = [
     "Check",
     "Event",
     "Exit",
+    "HasPrices",
     "Heartbeat",
     "Job",
     "JobConflictError",
@@ -36,6 +39,7 @@ __all__ = [
     "Offset",
     "Platform",
     "PlatformError",
+    "SharesFiles",
     "StatusLine",
     "open_platform",
 ]

@@ -97,13 +97,18 @@ Event = StatusLine | LogLine | Exit | Heartbeat
 
 @dataclass(frozen=True)
 class Check:
-    """One preflight finding. `remedy` is an exact command or edit when `ok` is False."""
+    """One preflight finding. `remedy` is an exact command or edit when `ok` is False.
+
+    warning: a run may start in spite of it. runnable: `remedy` is a command for this host that
+    may be run as it is.
+    """
 
     name: str
     ok: bool
     detail: str = ""
     remedy: str = ""
     warning: bool = False
+    runnable: bool = False
 
 
 class PlatformError(TaoRayError):
@@ -169,7 +174,7 @@ class JobHandle(Protocol):
 
 @runtime_checkable
 class Platform(Protocol):
-    """Where jobs run."""
+    """Where jobs run. Can be pickled: supervisors in other processes work with a copy."""
 
     def preflight(self) -> list[Check]:
         """Everything that must hold before the first job. Never raises for a failed check."""
@@ -202,3 +207,18 @@ class KeepsFilesBetweenJobs(Protocol):
     """A workspace outlives its jobs: a paused trial resumes without a copy in storage."""
 
     keeps_files_between_jobs: bool
+
+
+@runtime_checkable
+class SharesFiles(Protocol):
+    """Jobs see this host's files under the same paths."""
+
+    shares_files: bool
+
+
+@runtime_checkable
+class HasPrices(Protocol):
+    """Its machines cost money, so nothing starts there without consent."""
+
+    def price_per_hour(self, jobs: int) -> float | None:
+        """US dollars per hour for the machines that carry `jobs` jobs at a time; None: unknown."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tao_ray.platforms.base import Check, Job, JobHandle
@@ -23,6 +24,7 @@ class LocalPlatform:
     """
 
     keeps_files_between_jobs = True
+    shares_files = True
 
     def __init__(
         self,
@@ -50,7 +52,8 @@ class LocalPlatform:
         return self._engine.gpus(self._machine)
 
     def preflight(self) -> list[Check]:
-        return self._engine.preflight(self._machine)
+        checks = self._engine.preflight(self._machine)
+        return [replace(c, runnable=True) if c.name == "tools" else c for c in checks]
 
     def workspace(self, name: str) -> str:
         return self._engine.workspace(self._machine, name)
