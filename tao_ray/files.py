@@ -27,6 +27,13 @@ def walk_files(root: Path) -> Iterator[tuple[str, Path]]:
                 yield path.relative_to(root).as_posix(), path
 
 
+def write_text(path: Path, text: str) -> None:
+    """Replace a file in one step: a reader never sees half of it. Ends with one newline."""
+    part = path.with_name(f".{path.name}.part")
+    part.write_text(text.rstrip("\n") + "\n", encoding="utf-8")
+    part.replace(path)
+
+
 def copy_file(source: Path, destination: Path, *, durable: bool = False) -> int:
     """Copy one file, making directories as needed; it appears whole or not at all. Bytes."""
     destination.parent.mkdir(parents=True, exist_ok=True)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from tao_ray.files import write_text
 from tao_ray.platforms.base import JobHandle, LogLine, Offset, Platform
 from tao_ray.trial.state import Objective, TrialState
 from tao_ray.trial.supervisor import RESULTS_DIR
@@ -98,7 +100,8 @@ def trial_record(trial: TrialState, objective: Objective) -> dict[str, Any]:
         "curve": [
             {
                 "epoch": e.epoch,
-                "metrics": dict(e.metrics),
+                # JSON has no NaN: a metric that was not finite is null.
+                "metrics": {k: v if math.isfinite(v) else None for k, v in e.metrics.items()},
                 "seconds": e.seconds,
             }
             for _, e in sorted(trial.epochs.items())
@@ -120,10 +123,3 @@ def trial_record(trial: TrialState, objective: Objective) -> dict[str, Any]:
         if failure is None
         else {**failure.to_json(), "cause": failure.kind.cause, "remedy": failure.kind.remedy},
     }
-
-
-def write_text(path: Path, text: str) -> None:
-    """Replace a file in one step: a reader never sees half of it."""
-    part = path.with_name(f".{path.name}.part")
-    part.write_text(text + "\n")
-    part.replace(path)

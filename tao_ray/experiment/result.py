@@ -11,9 +11,10 @@ from typing import Any
 import yaml
 
 from tao_ray._version import __version__
-from tao_ray.experiment.collect import trial_record, write_text
+from tao_ray.experiment.collect import trial_record
 from tao_ray.experiment.plan import Plan
 from tao_ray.experiment.run_dir import RunDir
+from tao_ray.files import write_text
 from tao_ray.network.spec import build_spec
 from tao_ray.platforms.base import Platform
 from tao_ray.search.base import TrialStatus
