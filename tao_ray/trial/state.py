@@ -18,6 +18,7 @@ retry    failure: an infrastructure failure; the trial goes on in a new job
 resumed  a paused trial runs again
 ended    status ("completed" | "stopped" | "failed"), failure, late
 said     text: a notice to the user
+evaluation name ("baseline" | "final"), and the whole record of it (`experiment.evaluation`)
 exhausted the search will propose nothing more
 ======== ========================================================================================
 """
@@ -143,6 +144,7 @@ class RunState:
     active_s: float = 0.0
     exhausted: bool = False
     notices: list[tuple[float, str]] = field(default_factory=list)
+    evaluations: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     last_seq: int = 0
     last_time: float = 0.0
     _since: float | None = None
@@ -187,6 +189,8 @@ class RunState:
                 self._since, self.ended = None, event.time
         elif event.kind == "said":
             self.notices.append((event.time, event.data["text"]))
+        elif event.kind == "evaluation":
+            self.evaluations[event.data["name"]] = event.data
         elif event.kind == "exhausted":
             self.exhausted = True
 
