@@ -105,9 +105,11 @@ def test_a_start_that_was_cut_before_the_runner_is_completed(root: Path) -> None
 
 def test_a_second_runner_of_a_job_leaves_at_once(root: Path) -> None:
     handle = launch(LocalPlatform(root), "t-1", "echo run >> runs; sleep 0.5")
-    subprocess.run(["sh", record(root, "t-1") / "run.sh", "-"], check=True, timeout=10)
-    list(handle.events())
-    subprocess.run(["sh", record(root, "t-1") / "run.sh", "-"], check=True, timeout=10)
+    started = (record(root, "t-1") / "started").read_text()
+    for _ in ("while it runs", "after its end"):
+        subprocess.run(["sh", record(root, "t-1") / "run.sh", "-"], check=True, timeout=10)
+        assert (record(root, "t-1") / "started").read_text() == started
+        assert list(handle.events())[-1] == Exit(code=0)
     assert (root / "w" / "runs").read_text() == "run\n"
 
 
