@@ -24,11 +24,13 @@ if TYPE_CHECKING:
     from tao_ray.network.network import Network
     from tao_ray.network.ranges import DerivedSpace
 
+
 @dataclass(frozen=True)
 class Plan:
     """Everything that is decided before the first job. Immutable, no machine involved.
 
     max_epochs: epochs of a full training; 1 for an action without epochs (`single_shot`).
+    train_sample_count: what the configuration says, else what preflight has counted, if it could.
     """
 
     config: RunConfig
@@ -38,6 +40,12 @@ class Plan:
     settings: SearchSettings
     max_epochs: int
     single_shot: bool
+    train_sample_count: int | None = None
+
+    @property
+    def epochs(self) -> int | None:
+        """Epochs of a full training; None for an action without epochs."""
+        return None if self.single_shot else self.max_epochs
 
     def algorithm(self) -> Algorithm:
         """A fresh instance of the algorithm, to be fed this run's journal."""
@@ -56,18 +64,22 @@ class Plan:
             single_shot=self.single_shot,
             gpus=gpus,
             job_timeout_s=hours * 3600 if hours else None,
-            train_sample_count=self.config.data.train_sample_count,
+            train_sample_count=self.train_sample_count,
             checkpoint_interval=self.config.checkpoint.interval,
         )
 
 
-def make_plan(config: RunConfig) -> Plan:
-    """Resolve a configuration. Raises TaoRayError for whatever cannot be done as asked."""
+def make_plan(config: RunConfig, counted_samples: int | None = None) -> Plan:
+    """Resolve a configuration. Raises TaoRayError for whatever cannot be done as asked.
+
+    counted_samples: training samples that were counted; what the configuration says has precedence.
+    """
+    samples = config.data.train_sample_count or counted_samples
     network = resolve_network(config.model, config.data, config.objective, config.directory)
     _check_platform(config, network)
     objective = _objective(config, network)
     search = config.search
-    derived = derive_space(network, search, batch_limit=config.data.train_sample_count)
+    derived = derive_space(network, search, batch_limit=samples)
     epochs = _full_epochs(network, search.max_epochs)
     settings = SearchSettings(
         trials=search.trials,
@@ -76,7 +88,7 @@ def make_plan(config: RunConfig) -> Plan:
         seed=search.seed,
         points=(derived.space.defaults(),),
     )
-    plan = Plan(config, network, derived, objective, settings, epochs or 1, epochs is None)
+    plan = Plan(config, network, derived, objective, settings, epochs or 1, epochs is None, samples)
     setup = plan.setup(gpus=0)  # builds the algorithm: its options are checked here
     _trial_zero_spec(plan, setup)
     return plan
