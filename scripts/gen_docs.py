@@ -14,6 +14,7 @@ from tao_ray.config import (
     LocalPlatformConfig,
     ParameterRange,
     RunConfig,
+    WandbConfig,
 )
 from tao_ray.config.base import Section
 from tao_ray.config.describe import hints, section_of, words
@@ -126,10 +127,12 @@ def render() -> str:
             parts += ["### `platform: {kind: local}`\n", _prose(LocalPlatformConfig)]
             parts += [_table(LocalPlatformConfig)]
         elif section is not None:
-            parts += [f"## `{name}`\n", _prose(section), _table(section)]
+            parts += [f"## `{name}`\n", _prose(section), _table(section, within=name)]
         if name == "search":
             parts += ["### `search.parameters.<spec key>`\n", _prose(ParameterRange)]
             parts += [_table(ParameterRange)]
+        if name == "tracking":
+            parts += ["### `tracking.wandb`\n", _prose(WandbConfig), _table(WandbConfig)]
     parts += ["## Names\n", _names()]
     return "\n".join(parts)
 
@@ -138,13 +141,13 @@ def _prose(section: type[Section]) -> str:
     return f"{inspect.getdoc(section)}\n"
 
 
-def _table(section: type[Section]) -> str:
+def _table(section: type[Section], within: str = "") -> str:
     lines = ["| Key | Accepts | Default | Meaning |", "|---|---|---|---|"]
     for key, annotation in hints(section).items():
         field = section.model_fields[key]
         accepts = words(annotation)
         if section_of(annotation) is not None:
-            accepts = f"[a mapping](#{key})"
+            accepts = f"[a mapping](#{within}{key})"
         meaning = field.description or ""
         row = [f"`{key}`", accepts, _default(section, key), meaning]
         lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |")

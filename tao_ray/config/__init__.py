@@ -10,6 +10,7 @@ from tao_ray.config.platform import LocalPlatformConfig, PlatformConfig
 from tao_ray.config.problems import ConfigError, Problem
 from tao_ray.config.run import CheckpointConfig, FailuresConfig, RayConfig, RunConfig
 from tao_ray.config.search import ObjectiveConfig, ParameterRange, SearchConfig
+from tao_ray.config.tracking import TrackingConfig, WandbConfig
 
 __all__ = [
     "ALGORITHMS",
@@ -32,6 +33,8 @@ __all__ = [
     "ReviewConfig",
     "RunConfig",
     "SearchConfig",
+    "TrackingConfig",
+    "WandbConfig",
     "config_differences",
     "json_schema",
     "load_config",

@@ -14,6 +14,7 @@ from pydantic import Field, PrivateAttr, StringConstraints, model_validator
 from tao_ray.config.base import (
     Count,
     Finding,
+    Flag,
     Location,
     Positive,
     Section,
@@ -26,6 +27,7 @@ from tao_ray.config.model import DataConfig, ModelConfig
 from tao_ray.config.platform import PlatformConfig
 from tao_ray.config.problems import KeyPath
 from tao_ray.config.search import ObjectiveConfig, SearchConfig
+from tao_ray.config.tracking import TrackingConfig
 
 _SECRET_NAME = re.compile(r"key|token|secret|passw|credential", re.IGNORECASE)
 _VARIABLE = re.compile(r"\$\{env:(\w+)")
@@ -77,6 +79,18 @@ class RayConfig(Section):
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="warning", description="Least severe of Ray's own messages in `driver.log`."
     )
+    dashboard: Literal["auto"] | Flag = Field(
+        default="auto",
+        description="Whether our own cluster has Ray's dashboard. `auto`: if the extra "
+        "`tao_ray[dashboard]` is installed.",
+    )
+    dashboard_port: Count | None = Field(
+        default=None, description="Port of the dashboard. Default: the first free one from 8265 on."
+    )
+    metrics_port: Count | None = Field(
+        default=None,
+        description="Port at which Prometheus reads the run's gauges. Default: any free one.",
+    )
 
 
 class RunConfig(Section):
@@ -120,6 +134,9 @@ class RunConfig(Section):
         default_factory=CheckpointConfig, description="When checkpoints are written."
     )
     ray: RayConfig = Field(default_factory=RayConfig, description="The Ray cluster.")
+    tracking: TrackingConfig = Field(
+        default_factory=TrackingConfig, description="Where else the run is shown."
+    )
 
     _directory: Path = PrivateAttr(default_factory=Path.cwd)
     _references: Mapping[KeyPath, str] = PrivateAttr(default_factory=dict)

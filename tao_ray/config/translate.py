@@ -26,6 +26,7 @@ def add_problems(source: Source, error: ValidationError) -> None:
                 continue
             if finding is None:
                 _wrong_value(source, path)
+                spoilt.add(path)  # a union finds the value wrong once per branch
             elif finding.unknown:
                 _unknown_key(source, path)
             else:
