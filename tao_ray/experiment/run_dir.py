@@ -23,6 +23,8 @@ class RunDir:
         self.journal = self.path / journal.FILE_NAME
         self.jobs = self.path / "jobs"
         self.trials = self.path / "trials"
+        self.evaluations = self.path / "evaluations"
+        self.review = self.path / "review.md"
         self.result = self.path / "result.json"
         self.best_spec = self.path / "best_spec.yaml"
         self.driver_log = self.path / "driver.log"
@@ -45,6 +47,10 @@ class RunDir:
     def trial(self, trial_id: str) -> Path:
         """Where a trial's records are collected."""
         return self.trials / trial_id
+
+    def evaluation(self, name: str) -> Path:
+        """The record of an evaluation: ``baseline`` or ``final``."""
+        return self.evaluations / f"{name}.json"
 
     @classmethod
     def create(cls, root: Path, name: str, now: Callable[[], float] = time.time) -> RunDir:

@@ -1,0 +1,386 @@
+"""The evaluate jobs of a run: of the model it starts from (the baseline) and of the winner.
+
+Each has one record, journalled whole whenever it changes (first when the job is about to be
+launched) and written to ``evaluations/<name>.json``:
+
+======== ========================================================================================
+name     "baseline" | "final"
+status   "pending" | "running" | "measured" | "reused" | "failed" | "not applicable" | "skipped"
+reason   why, for every status but "running" and "measured"
+kind     what the baseline is: "checkpoint", "train" or "trial 0"
+metric, direction, value, metrics   what was measured (value: of `metric`; metrics: all)
+trial, epoch, checkpoint            the model that was evaluated
+note     what a reader must know of it
+action, data, gpus, job, attempt, results_dir, seconds, failure   how it was
+baseline, delta, improvement        final only: the baseline's value, the difference to it, and the
+                                    difference turned so that more is better
+accepted_proxy                      whether the user has accepted a proxy objective
+record   path of this record
+======== ========================================================================================
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tao_ray.errors import TaoRayError
+from tao_ray.experiment.collect import write_text
+from tao_ray.experiment.jobs import Ended, JobPlan, JobStopped, Watch, run_job
+from tao_ray.experiment.measure import Measure, Unmeasurable, find_measure
+from tao_ray.experiment.plan import Plan
+from tao_ray.experiment.run_dir import RunDir
+from tao_ray.journal import Event, JournalWriter
+from tao_ray.network.conventions import TRAINING_ACTIONS
+from tao_ray.platforms.base import Platform
+from tao_ray.search.base import TrialStatus
+from tao_ray.trial.failure import Failure, FailureKind
+from tao_ray.trial.state import EpochState, RunState, TrialState
+from tao_ray.trial.supervisor import RESULTS_DIR, result_files
+
+BASELINE, FINAL = "baseline", "final"
+PENDING, RUNNING, MEASURED, REUSED = "pending", "running", "measured", "reused"
+FAILED, INAPPLICABLE, SKIPPED = "failed", "not applicable", "skipped"
+CHECKPOINT, TRAIN, TRIAL_0 = "checkpoint", "train", "trial 0"
+
+Record = Mapping[str, Any]
+
+
+def baseline_kind(plan: Plan) -> str:
+    """What this run's winner is compared with: CHECKPOINT, TRAIN, TRIAL_0 or SKIPPED."""
+    config = plan.config
+    if config.baseline == "skip":
+        return SKIPPED
+    if config.baseline == "train":
+        return TRAIN
+    return CHECKPOINT if config.model.checkpoint else TRIAL_0
+
+
+def baseline_comes_first(plan: Plan) -> bool:
+    """Whether the baseline is a job of its own, before the search."""
+    kind = baseline_kind(plan)
+    return kind == TRAIN or (kind == CHECKPOINT and isinstance(find_measure(plan), Measure))
+
+
+class Evaluator:
+    """Runs and records the evaluations of one run. What is on record already is not run again."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        run_dir: RunDir,
+        platform: Platform,
+        gpus: int,
+        journal: JournalWriter,
+        *,
+        watch: Watch = lambda event: None,
+        say: Callable[[str], None] = lambda text: None,
+    ):
+        """gpus: those of a trial. watch: see `run_job`. say: tells the user what goes on."""
+        self._plan = plan
+        self._run_dir = run_dir
+        self._platform = platform
+        self._trial_gpus = gpus
+        own = plan.config.evaluation.gpus
+        self._gpus = gpus if own is None else own
+        self._journal = journal
+        self._watch = watch
+        self._say = say
+        self._measure = find_measure(plan)
+        self._records = dict(RunState.fold(journal.read()).evaluations)
+
+    # -- before the search ----------------------------------------------------------------------
+
+    def before_search(self) -> Record:
+        """Measure the baseline, or record why not (or not yet).
+
+        Raises TaoRayError if it failed: the run must not go on.
+        """
+        kind = baseline_kind(self._plan)
+        known = self._records.get(BASELINE)
+        if known is not None and known["status"] not in (RUNNING, FAILED):
+            return known
+        if kind == SKIPPED:
+            return self._settle(BASELINE, SKIPPED, "baseline: skip was said", kind=None)
+        if kind == TRIAL_0:
+            reason = "the training starts from scratch: trial 0, the network's defaults, is the "
+            return self._settle(BASELINE, PENDING, f"{reason}reference", kind=kind)
+        if kind == TRAIN:
+            return self._checked(self._train_baseline())
+        if isinstance(self._measure, Unmeasurable):
+            return self._settle(BASELINE, INAPPLICABLE, self._measure.reason, kind=kind)
+        checkpoint = self._plan.config.model.checkpoint
+        assert checkpoint is not None
+        return self._checked(self._evaluate(BASELINE, checkpoint, {}, {"kind": kind}))
+
+    def _checked(self, record: Record) -> Record:
+        if record["status"] != FAILED:
+            return record
+        failure = record["failure"] or {}
+        evidence = "".join(f"\n    {line}" for line in failure.get("evidence", ()))
+        raise TaoRayError(
+            f"the baseline failed, so the search was not started: {record['reason']}{evidence}",
+            where=str(record["record"]),
+            remedy=f"{_remedy(failure)}; or go on without one: --set baseline=skip",
+        )
+
+    def _train_baseline(self) -> Record:
+        """A training with the defaults outside the search, then its evaluation."""
+        plan, setup = self._plan, self._plan.setup(self._trial_gpus)
+        defaults = plan.derived.space.defaults()
+        job = JobPlan(
+            plan.network,
+            id="",
+            workspace="baseline",
+            gpus=self._trial_gpus,
+            assignment=defaults,
+            num_epochs=plan.epochs,
+            checkpoint_interval=setup.checkpoint_interval,
+            train_sample_count=plan.train_sample_count,
+        )
+        facts: dict[str, Any] = {"kind": TRAIN, "metric": plan.objective.metric}
+        trained = self._run(BASELINE, job, "train-baseline", facts)
+        if isinstance(trained, dict):
+            return trained
+        ended, record = trained
+        epochs = {e: m[plan.objective.metric] for e, m in ended.epochs.items() if _has(plan, m)}
+        if not epochs:
+            epochs = {1: ended.metrics[plan.objective.metric]} if _has(plan, ended.metrics) else {}
+        if not epochs:
+            return self._fail(record, _missing(plan.objective.metric, ended.metrics))
+        chosen = max(epochs)
+        if plan.objective.at == "best":
+            chosen = min(epochs, key=lambda e: (plan.objective.loss(epochs[e]), e))
+        facts |= {"epoch": chosen, "trained_s": ended.seconds}
+        found = self._checkpoint("baseline", record["job"], chosen)
+        if isinstance(self._measure, Unmeasurable) or found is None:
+            note = "measured by the training itself, as it is not evaluated"
+            value = epochs[chosen]
+            return self._settle(
+                BASELINE,
+                MEASURED,
+                "",
+                **{**record, **facts, "direction": plan.objective.direction, "note": note},
+                value=value,
+            )
+        return self._evaluate(BASELINE, found[0], defaults, {**facts, "note": found[1]})
+
+    # -- after the search -----------------------------------------------------------------------
+
+    def after_search(self, state: RunState) -> Record:
+        """Evaluate the winner's checkpoint and, where it is the baseline, that of trial 0."""
+        if self._records.get(BASELINE, {}).get("kind") == TRIAL_0:
+            self._trial_0(state)
+        good = [
+            pair
+            for pair in [state.best(self._plan.objective)]
+            if pair is not None and pair[0].status != TrialStatus.FAILED.value
+        ]
+        if not good:
+            return self._settle(FINAL, INAPPLICABLE, "no trial succeeded")
+        return self._with_delta(self._trial(FINAL, *good[0]))
+
+    def _trial_0(self, state: RunState) -> Record:
+        trial = state.trials.get("0000")
+        judged = trial.judged(self._plan.objective.at) if trial else None
+        if trial is None or judged is None:
+            why = f": {trial.failure.message}" if trial and trial.failure else ""
+            return self._settle(
+                BASELINE, INAPPLICABLE, f"trial 0 was not measured{why}", kind=TRIAL_0
+            )
+        return self._trial(BASELINE, trial, judged, kind=TRIAL_0)
+
+    def _trial(self, name: str, trial: TrialState, judged: EpochState, **facts: Any) -> Record:
+        facts |= {"trial": trial.id, "epoch": judged.epoch}
+        if isinstance(self._measure, Unmeasurable):
+            return self._settle(name, INAPPLICABLE, self._measure.reason, **facts)
+        own_epoch = judged.epoch - (trial.start.epoch if trial.start else 0)
+        job = trial.last_job.id if trial.last_job else ""
+        found = self._checkpoint(trial.id, job, own_epoch)
+        if found is None:
+            trains = self._plan.network.action.name in TRAINING_ACTIONS
+            reason = f"there is no checkpoint of trial {trial.id}, epoch {judged.epoch} or before"
+            return self._settle(name, FAILED if trains else INAPPLICABLE, reason, **facts)
+        checkpoint, facts["note"] = found
+        other = self._records.get(BASELINE if name == FINAL else FINAL, {})
+        if other.get("checkpoint") == checkpoint and other.get("status") == MEASURED:
+            copied = ("metric", "direction", "value", "metrics", "action", "data", "gpus", "job")
+            reason = f"the same checkpoint as the {other['name']}'s"
+            return self._settle(
+                name,
+                REUSED,
+                reason,
+                checkpoint=checkpoint,
+                **{k: other.get(k) for k in (*copied, "results_dir", "seconds")},
+                **facts,
+            )
+        return self._evaluate(name, checkpoint, trial.config, facts)
+
+    def _checkpoint(self, workspace: str, job: str, epoch: int) -> tuple[str, str | None] | None:
+        """The checkpoint of this epoch or, if that was not kept, of the last one kept before it.
+
+        Its path as jobs see it, and a note if it is of an earlier epoch; None if there is none.
+        """
+        files = result_files(self._platform.attach(job)) if job else {}
+        results = f"{self._platform.workspace(workspace)}/{RESULTS_DIR}"
+        for candidate in range(epoch, 0, -1):
+            name = self._plan.network.checkpoint_name(candidate, files, weights=True)
+            if name:
+                note = (
+                    None
+                    if candidate == epoch
+                    else f"no checkpoint was written after epoch {epoch}: this is epoch {candidate}"
+                )
+                return f"{results}/{name}", note
+        return None
+
+    def _with_delta(self, record: Record) -> Record:
+        baseline = self._records.get(BASELINE, {})
+        before, value = baseline.get("value"), record.get("value")
+        comparable = baseline.get("metric") == record.get("metric")
+        if before is None or value is None or not comparable or "delta" in record:
+            return record
+        assert isinstance(self._measure, Measure)
+        loss = self._measure.objective.loss
+        return self._record(
+            {
+                **record,
+                "baseline": before,
+                "delta": value - before,
+                "improvement": loss(before) - loss(value),
+            }
+        )
+
+    # -- one evaluation -------------------------------------------------------------------------
+
+    def _evaluate(
+        self, name: str, checkpoint: str, assignment: Mapping[str, Any], facts: Mapping[str, Any]
+    ) -> Record:
+        measure = self._measure
+        assert isinstance(measure, Measure)
+        known = self._records.get(name, {})
+        if known.get("status") == MEASURED and known.get("checkpoint") == checkpoint:
+            return known
+        objective = measure.objective
+        job = JobPlan(
+            measure.network,
+            id="",
+            workspace=f"eval-{name}",
+            gpus=self._gpus,
+            assignment=assignment,
+            start_from=checkpoint,
+        )
+        facts = {
+            **facts,
+            "metric": objective.metric,
+            "direction": objective.direction,
+            "checkpoint": checkpoint,
+            "data": measure.data,
+        }
+        done = self._run(name, job, f"eval-{name}", facts)
+        if isinstance(done, dict):
+            return done
+        ended, record = done
+        value = ended.metrics.get(objective.metric)
+        if value is None:
+            return self._fail(record, _missing(objective.metric, ended.metrics))
+        if not math.isfinite(value):
+            return self._fail(record, Failure(FailureKind.NAN, f"{objective.metric} = {value}"))
+        return self._settle(
+            name, MEASURED, "", **{**record, "value": value, "metrics": ended.metrics}
+        )
+
+    def _run(
+        self, name: str, job: JobPlan, prefix: str, facts: Mapping[str, Any]
+    ) -> tuple[Ended, dict[str, Any]] | dict[str, Any]:
+        """Run the job, again where the machine failed; how it ended, or the record of a failure.
+
+        A job that an earlier driver had launched for the same model is attached to.
+        """
+        config = self._plan.config.failures
+        hours = config.job_timeout_hours
+        known = self._records.get(name, {})
+        attempt = known.get("attempt", 0)
+        again = known.get("status") == RUNNING and str(known.get("job", "")).startswith(prefix)
+        same = again and known.get("checkpoint") == facts.get("checkpoint")
+        attempt = attempt if same else attempt + 1
+        for retries_left in reversed(range(config.max_retries + 1)):
+            job = JobPlan(**{**vars(job), "id": f"{prefix}-{attempt}"})
+            record = {
+                **facts,
+                "name": name,
+                "action": job.network.action.name,
+                "gpus": job.gpus,
+                "job": job.id,
+                "attempt": attempt,
+                "results_dir": job.results_dir(self._platform),
+            }
+            self._record({**record, "status": RUNNING})
+            self._say(f"{name}: {job.network.action.name} {facts.get('checkpoint') or ''}".rstrip())
+            ended = run_job(
+                self._platform,
+                job,
+                watch=self._watch,
+                metric=facts["metric"],
+                timeout_s=hours * 3600 if hours else None,
+            )
+            record["seconds"] = ended.seconds
+            if ended.failure is None:
+                return ended, record
+            stopped = ended.failure.kind is FailureKind.STOPPED_BY_USER
+            if not (retries_left and (stopped or ended.failure.kind.retried)):
+                break
+            attempt += 1
+        assert ended.failure is not None
+        return self._fail(record, ended.failure)
+
+    # -- records --------------------------------------------------------------------------------
+
+    def _fail(self, record: Mapping[str, Any], failure: Failure) -> dict[str, Any]:
+        name = record["name"]
+        self._say(f"{name}: failed: {failure.message}")
+        facts = {**record, "failure": failure.to_json()}
+        return self._settle(name, FAILED, f"{failure.kind.cause} - {failure.message}", **facts)
+
+    def _settle(self, name: str, status: str, reason: str, **facts: Any) -> dict[str, Any]:
+        facts = {**facts, "name": name, "status": status, "reason": reason or None}
+        if facts.get("value") is not None:
+            self._say(f"{name}: {facts['metric']} = {facts['value']:.6g}")
+        return self._record(facts)
+
+    def _record(self, facts: Mapping[str, Any]) -> dict[str, Any]:
+        name = facts["name"]
+        path = self._run_dir.evaluation(name)
+        record = {
+            **facts,
+            "accepted_proxy": self._plan.config.objective.accept_proxy,
+            "record": str(path),
+        }
+        if self._records.get(name) != record:
+            self._journal.append(Event("evaluation", data=record))
+            self._records[name] = record
+        path.parent.mkdir(exist_ok=True)
+        write_text(path, json.dumps(record, indent=1))
+        return record
+
+
+def _has(plan: Plan, metrics: Mapping[str, float]) -> bool:
+    value = metrics.get(plan.objective.metric)
+    return value is not None and math.isfinite(value)
+
+
+def _missing(metric: str, seen: Mapping[str, float]) -> Failure:
+    names = ", ".join(sorted(seen)) or "no metric at all"
+    return Failure(FailureKind.METRIC_MISSING, f"{metric} never appeared; seen: {names}")
+
+
+def _remedy(failure: Mapping[str, Any]) -> str:
+    kind = failure.get("kind")
+    if kind == FailureKind.METRIC_MISSING.value:
+        return "set evaluation.metric to one of the names that were seen"
+    return FailureKind(kind).remedy if kind else "see its record"
+
+
+__all__ = ["BASELINE", "FINAL", "Evaluator", "JobStopped", "baseline_comes_first", "baseline_kind"]
