@@ -1,0 +1,154 @@
+"""Plots over training and over the run: learning curves, and the best value so far."""
+
+from __future__ import annotations
+
+from statistics import quantiles
+
+from tao_ray.report.run_data import REFERENCE, RunData
+from tao_ray.report.svg import BEST, MUTED, OTHER, STATUS, Plot, padded
+from tao_ray.report.svg import REFERENCE as REFERENCE_INK
+from tao_ray.report.text import duration, shown
+from tao_ray.search.base import TrialStatus
+from tao_ray.trial.state import EpochState, TrialState
+
+_HEIGHT = 320
+_FAR_OFF = 3.0
+
+
+def trial_title(run: RunData, trial: TrialState) -> str:
+    """What a tooltip says of a trial."""
+    value = run.value(trial)
+    lines = [
+        f"trial {trial.id}, {trial.status}: {run.objective.metric} {shown(value)} "
+        f"({len(trial.epochs)} epochs)"
+    ]
+    return "\n".join(lines + [f"{name}: {shown(v)}" for name, v in trial.config.items()])
+
+
+def value_range(run: RunData, values: list[float]) -> tuple[tuple[float, float], int]:
+    """The objective's axis: all values, except bad ones so far off that they would flatten the
+    rest. Also how many were left out."""
+    kept = values
+    if len(values) >= 8:
+        losses = [run.objective.loss(v) for v in values]
+        low, _, high = quantiles(losses, n=4)
+        limit = high + _FAR_OFF * max(high - low, 1e-12)
+        kept = [v for v, loss in zip(values, losses, strict=True) if loss <= limit]
+    return padded(kept), len(values) - len(kept)
+
+
+def learning_curves(run: RunData, width: int) -> str:
+    """The objective of every trial over its epochs; the best and the reference stand out."""
+    measured = [t for t in run.ranked if t.measured()]
+    values = [v for t in measured for e in t.measured() if (v := run.epoch_value(e)) is not None]
+    axis, cut = value_range(run, values)
+    plot = Plot(
+        width,
+        _HEIGHT,
+        (min(e.epoch for t in measured for e in t.measured()), run.max_epochs),
+        axis,
+        label=f"{run.objective.metric} of every trial over its epochs",
+        x_label="epoch",
+        y_label=run.objective.metric,
+    )
+    best = run.best[0].id if run.best else ""
+    # Drawn last is drawn on top.
+    for trial in sorted(measured, key=lambda t: (t.id == best, t.id == REFERENCE)):
+        color, size = OTHER, 1.2
+        if trial.id == best:
+            color, size = BEST, 2.8
+        elif trial.id == REFERENCE:
+            color, size = REFERENCE_INK, 2.0
+        elif trial.status == TrialStatus.FAILED.value:
+            color = STATUS["failed"]
+        dash = "6 4" if trial.id == REFERENCE and trial.id != best else ""
+        points = [(plot.x(e.epoch), plot.y(_value(run, e))) for e in trial.measured()]
+        title = trial_title(run, trial)
+        plot.path(points, color, size, title=title, dash=dash)
+        if trial.status == TrialStatus.FAILED.value:
+            plot.cross(*points[-1], 4, color, title=title)
+        elif trial.id != best:
+            plot.dot(*points[-1], 2.5, color, title=title)
+        if trial.id == best and run.best:
+            judged = run.best[1]
+            plot.dot(plot.x(judged.epoch), plot.y(_value(run, judged)), 5, color, title=title)
+    if cut:
+        plot.text(plot.x.end, 13, f"{cut} far worse points at the edge", anchor="end", color=MUTED)
+    return str(plot)
+
+
+def best_over_time(run: RunData, width: int) -> str:
+    """The best value so far over hours, minutes or seconds since the start."""
+    start = run.state.started or 0.0
+    span = max(run.now - start, 1e-9)
+    per, unit = next(
+        (p, u) for p, u in ((3600, "h"), (60, "min"), (1, "s")) if span >= 2 * p or p == 1
+    )
+    epochs = sorted((e for t in run.trials for e in t.measured()), key=lambda e: e.time)
+    return _best_so_far(
+        run,
+        width,
+        [((e.time - start) / per, e) for e in epochs],
+        span / per,
+        f"time since the start ({unit})",
+    )
+
+
+def best_over_epochs(run: RunData, width: int) -> str:
+    """The best value so far over the epochs trained by all trials together: over compute."""
+    epochs = sorted((e for t in run.trials for e in t.epochs.values()), key=lambda e: e.time)
+    points = [(float(i), e) for i, e in enumerate(epochs, 1)]
+    return _best_so_far(run, width, points, len(epochs), "epochs trained, all trials together")
+
+
+def _best_so_far(
+    run: RunData, width: int, points: list[tuple[float, EpochState]], end: float, x_label: str
+) -> str:
+    steps: list[tuple[float, float]] = []
+    measured = [(x, v) for x, e in points if (v := run.epoch_value(e)) is not None]
+    for x, value in measured:
+        if not steps or run.gain(value, steps[-1][1]) > 0:
+            steps.append((x, value))
+    axis, _ = value_range(run, [v for _, v in steps])
+    plot = Plot(
+        width,
+        240,
+        (0.0, end),
+        axis,
+        label=f"best {run.objective.metric} so far over {x_label}",
+        x_label=x_label,
+        y_label=f"best {run.objective.metric} so far",
+    )
+    line: list[tuple[float, float]] = []
+    for x, value in steps:
+        if line:
+            line.append((plot.x(x), line[-1][1]))
+        line.append((plot.x(x), plot.y(value)))
+    plot.path([*line, (plot.x.end, line[-1][1])], BEST, 2.2)
+    for x, value in steps:
+        plot.dot(plot.x(x), plot.y(value), 3, BEST, title=f"{shown(value)} at {shown(x)}")
+    reference = run.value(run.reference) if run.reference else None
+    if reference is not None and axis[0] <= reference <= axis[1]:
+        y = plot.y(reference)
+        plot.path([(plot.x.start, y), (plot.x.end, y)], REFERENCE_INK, 1.5, dash="6 4")
+        plot.text(plot.x.end, y + 15, f"trial 0: {shown(reference)}", anchor="end")
+    return str(plot)
+
+
+def _value(run: RunData, epoch: EpochState) -> float:
+    value = run.epoch_value(epoch)
+    assert value is not None
+    return value
+
+
+def pace(run: RunData) -> str:
+    """When the best value was found, for a caption."""
+    if run.best is None or run.state.started is None:
+        return ""
+    epoch = run.best[1]
+    before = sum(e.time <= epoch.time for t in run.trials for e in t.epochs.values())
+    after = duration(epoch.time - run.state.started)
+    return (
+        f"The best value was reached after {after} and {before} of {run.epochs_trained} epochs "
+        "trained."
+    )

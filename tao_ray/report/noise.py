@@ -1,0 +1,136 @@
+"""Whether a gain is more than noise, as far as one run can tell.
+
+What would settle it, the spread of the metric over repeated trainings with other seeds, a search
+does not measure: it trains each configuration once. What it does have are learning curves. Where
+they have flattened, what is left is jitter from epoch to epoch, a lower bound of that spread. The
+best of N equally good trials is ahead of the reference by about ``jitter * E[max of N normals]``
+by luck alone, and a gain is held against that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist, fmean
+
+from tao_ray.report.document import Tone
+from tao_ray.report.run_data import REFERENCE, RunData
+from tao_ray.report.text import count, shown, signed
+from tao_ray.trial.state import TrialState
+
+_LEAST_LATE = 5
+"""Measured epochs in the second half of a curve, for its jitter to be estimated."""
+_CLEAR = 3.0
+"""A gain this many times what luck explains is called clear."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The answer (`title`) and what it rests on."""
+
+    tone: Tone
+    title: str
+    reasons: tuple[str, ...]
+
+
+def verdict(run: RunData) -> Verdict:
+    """Is the best trial's gain over trial 0, the network's defaults, more than noise?"""
+    if run.best is None:
+        return Verdict("bad", "There is no result yet.", ())
+    best, reference = run.best[0], run.reference
+    if reference is None:
+        return Verdict(
+            "unclear",
+            "The gain is unknown: the defaults (trial 0) have no value to compare with.",
+            (),
+        )
+    if best.id == REFERENCE:
+        return Verdict("plain", "No trial is better than the network's defaults (trial 0).", _SEEDS)
+    best_value, reference_value = run.value(best), run.value(reference)
+    assert best_value is not None
+    assert reference_value is not None
+    gain = run.gain(best_value, reference_value)
+    spread = _pooled([s for t in (best, reference) if (s := jitter(t)) is not None])
+    if spread is None:
+        return Verdict(
+            "unclear",
+            "It cannot be told whether the gain is noise.",
+            (
+                f"The best trial is {signed(gain)} better than the defaults, but neither curve has "
+                f"{_LEAST_LATE} measured epochs in its second half, so their jitter is unknown.",
+                *_SEEDS,
+            ),
+        )
+    return _against_luck(run, best, reference, gain, spread)
+
+
+def _against_luck(
+    run: RunData, best: TrialState, reference: TrialState, gain: float, spread: float
+) -> Verdict:
+    n = sum(bool(t.measured()) for t in run.trials)
+    luck = spread * expected_maximum(n)
+    late = run.objective.value(late_mean(best)) - run.objective.value(late_mean(reference))
+    late_gain = late if run.objective.direction == "maximize" else -late
+    reasons = [
+        f"The best trial is {signed(gain)} better than the defaults (trial 0). From epoch to epoch "
+        f"the second halves of these two curves jitter by {shown(spread, 2)} (standard deviation, "
+        "trend removed).",
+        f"If all {count(n, 'measured trial')} were equally good, the luckiest would lead by about "
+        f"{shown(luck, 2)}; the gain is {gain / luck:.1f} times that."
+        if luck > 0
+        else "The metric does not jitter at all, so luck from epoch to epoch explains nothing.",
+        "Averaged over the last quarter of both trainings, which does not pick lucky epochs, the "
+        f"difference is {signed(late_gain)}.",
+        *_SEEDS,
+    ]
+    if gain <= luck or late_gain <= 0:
+        why = "" if gain <= luck else ": it is gone when late epochs are averaged"
+        return Verdict("bad", f"The gain is within noise{why}.", tuple(reasons))
+    if luck > 0 and gain < _CLEAR * luck:
+        title = "Unclear: the gain is larger than luck explains, but not by much."
+        return Verdict("unclear", title, tuple(reasons))
+    title = "The gain is clearly more than epoch-to-epoch noise; seed-to-seed noise is unknown."
+    return Verdict("good", title, tuple(reasons))
+
+
+_SEEDS = (
+    "How much the result changes with another seed is not known: every configuration was trained "
+    "once, with one seed, and that spread is usually larger than the jitter. Before a decision "
+    "rests on it, train the winner and the defaults again with two or three other seeds.",
+    "All values come from the data that the search selected by, so they flatter the winner a "
+    "little; data that the search has not seen gives the fair value.",
+)
+
+
+def jitter(trial: TrialState) -> float | None:
+    """Standard deviation from epoch to epoch in the second half of a curve; None if too short.
+
+    From second differences, which a straight trend does not touch: for independent noise of
+    variance s² their variance is 6 s².
+    """
+    late = _losses(trial)
+    late = late[len(late) // 2 :]
+    if len(late) < _LEAST_LATE:
+        return None
+    bends = [a - 2 * b + c for a, b, c in zip(late, late[1:], late[2:], strict=False)]
+    return math.sqrt(fmean(b * b for b in bends) / 6)
+
+
+def late_mean(trial: TrialState) -> float:
+    """Mean loss over the last quarter of a curve, at least three epochs where there are."""
+    losses = _losses(trial)
+    return fmean(losses[-max(3, len(losses) // 4) :])
+
+
+def expected_maximum(n: int) -> float:
+    """Expectation of the largest of n standard normals (Blom's approximation); 0 for n = 1."""
+    return NormalDist().inv_cdf((n - 0.375) / (n + 0.25)) if n > 1 else 0.0
+
+
+def _losses(trial: TrialState) -> list[float]:
+    return [e.loss for e in trial.measured() if e.loss is not None]
+
+
+def _pooled(spreads: Sequence[float]) -> float | None:
+    return math.sqrt(fmean(s * s for s in spreads)) if spreads else None
