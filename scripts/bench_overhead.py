@@ -80,7 +80,7 @@ def measure(n: int, epochs: int) -> str:
             return f"{n:>9} failed with exit code {driver.returncode}"
         events = read_events(RunDir.all(Path(scratch, "bench"))[0].journal)
     latencies = decision_latencies(events)
-    gaps = turnovers(events)
+    gaps = turnovers(events, n)
     return (
         f"{n:>9} {len(latencies):>7} {statistics.median(latencies):>13.3f} s"
         f" {quantile(latencies, 0.95):>6.3f} s {max(latencies):>6.3f} s"
@@ -99,13 +99,16 @@ def decision_latencies(events: list[Event]) -> list[float]:
     ]
 
 
-def turnovers(events: list[Event]) -> list[float]:
-    """Seconds from a job's end to the next launch, ends and launches paired in order."""
+def turnovers(events: list[Event], n: int) -> list[float]:
+    """Seconds from a job's end to the launch of the one that takes its slot.
+
+    The first `n` jobs find their slots free; each later one takes the slot that was freed the
+    longest ago.
+    """
     state = RunState.fold(events)
     jobs = [j for t in state.trials.values() for j in t.jobs if j.launched and j.ended]
     ends = sorted(j.ended for j in jobs if j.ended)
-    first_end = ends[0]
-    launches = sorted(j.launched for j in jobs if j.launched and j.launched > first_end)
+    launches = sorted(j.launched for j in jobs if j.launched)[n:]
     return [launch - end for end, launch in zip(ends, launches, strict=False)]
 
 

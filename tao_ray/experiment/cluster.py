@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tao_ray.config import RayConfig
@@ -22,6 +21,8 @@ _ENVIRONMENT = {
     "TUNE_RESULT_BUFFER_LENGTH": "1",
     "TUNE_GLOBAL_CHECKPOINT_S": "3600",
     "TUNE_WARN_THRESHOLD_S": "10",
+    # Ray would run supervisors, and the jobs they start on this host, at the lowest priority.
+    "RAY_worker_niceness": "0",
 }
 _OBJECT_STORE_BYTES = 128 * 1024 * 1024
 """Trials exchange results of a few kilobytes."""
@@ -30,8 +31,9 @@ _OBJECT_STORE_BYTES = 128 * 1024 * 1024
 def prepare_environment(max_concurrent: int) -> None:
     """Set Ray's switches; call before Ray is imported."""
     os.environ.update(_ENVIRONMENT)
-    # Without this Tune starts one supervising process after the other.
-    os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(max_concurrent)
+    # Starting a supervisor is a second of CPU time. One at a time, Tune's default, leaves cores
+    # idle; all at once starves the driver and the trials that already run.
+    os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(min(max_concurrent, os.cpu_count() or 1))
 
 
 @contextmanager
@@ -58,35 +60,3 @@ def cluster(config: RayConfig, processes: int) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
-
-
-class WarmWorkers:
-    """Keeps processes at hand in which the next trials' supervisors start at once.
-
-    A process that imports Ray Tune takes a second of CPU time; Ray gives a new actor an idle
-    process that has run a task, so running a task that imports what a supervisor needs moves that
-    second off the way between the end of one trial and the start of the next.
-    """
-
-    def __init__(self, spare: int):
-        import ray
-
-        self._spare = spare
-        self._warm = ray.remote(num_cpus=0)(_import_supervisor)
-        self._pending: list[Any] = []
-
-    def top_up(self) -> None:
-        """Make sure `spare` idle processes exist or are on their way. Returns at once."""
-        import ray
-
-        if self._pending:
-            _, self._pending = ray.wait(self._pending, num_returns=len(self._pending), timeout=0)
-        if not self._pending:
-            self._pending = [self._warm.remote() for _ in range(self._spare)]
-
-
-def _import_supervisor() -> None:
-    import tao_ray.trial.trainable  # noqa: F401
-
-    # Tasks that were short would all run in one process.
-    time.sleep(0.2)

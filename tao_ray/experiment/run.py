@@ -12,17 +12,19 @@ import yaml
 from tao_ray._version import __version__
 from tao_ray.config import config_differences, load_config
 from tao_ray.errors import TaoRayError
-from tao_ray.experiment.cluster import WarmWorkers, cluster, prepare_environment
-from tao_ray.experiment.collect import Collector, write_text
+from tao_ray.experiment.cluster import cluster, prepare_environment
+from tao_ray.experiment.collect import Collector
 from tao_ray.experiment.conductor import Conductor, Limits
 from tao_ray.experiment.control import Control
 from tao_ray.experiment.plan import Plan, make_plan
 from tao_ray.experiment.quiet import quiet
 from tao_ray.experiment.result import Result, run_status, search_space, write_result
 from tao_ray.experiment.run_dir import RunDir, results_root
+from tao_ray.experiment.watchdog import Watchdog
+from tao_ray.files import write_text
 from tao_ray.journal import JournalLocked, is_being_written
 from tao_ray.platforms import open_platform
-from tao_ray.trial.state import PENDING, RunState
+from tao_ray.trial.state import RunState
 from tao_ray.trial.supervisor import Supervisor
 
 if TYPE_CHECKING:
@@ -141,8 +143,7 @@ class _Search:
         self._collector.hide(plan.network.secrets.values())
         self._control = Control(conductor, run_dir.stop_request, view.say)
         self._shown = 0.0
-        self._warm: WarmWorkers | None = None
-        self._warmed_for = 0
+        self._watchdog = Watchdog(self._put_away)
         self._told = len(conductor.state.notices)
 
     def run(self) -> Result:
@@ -155,6 +156,7 @@ class _Search:
                 if not conductor.finished():
                     self._tune()
         finally:
+            self._watchdog.close()
             self._put_away_jobs(only_done_with=False)
         conductor.catch_up()
         self._collector.collect_ended(conductor.state.trials.values())
@@ -175,7 +177,6 @@ class _Search:
         from tao_ray.trial.trainable import TrialTrainable
 
         search = SearchAdapter(self._conductor)
-        self._warm = WarmWorkers(1 + self._conductor.limits.max_concurrent // 16)
         trainable = tune.with_parameters(
             TrialTrainable, setup=self._setup, platform=self._platform, journal=self._journal
         )
@@ -186,7 +187,10 @@ class _Search:
                 search_alg=search,
                 scheduler=SchedulerAdapter(self._conductor, search, self._poll),
                 num_samples=-1,
-                reuse_actors=False,
+                # A supervisor's process takes a second of CPU time to start. Tune does not clean
+                # up an actor that it keeps for reuse: the next trial's `reset_config` does, and
+                # the watchdog where there is none.
+                reuse_actors=True,
             ),
             run_config=tune.RunConfig(
                 name="tune",
@@ -209,15 +213,7 @@ class _Search:
             self._told = len(state.notices)
             self._collector.collect_ended(state.trials.values())
             self._view.update(state, now)
-            self._keep_warm(state)
-
-    def _keep_warm(self, state: RunState) -> None:
-        """After trials have started, see to processes for the next ones."""
-        starting = any(t.status == PENDING for t in state.trials.values())
-        if self._warm and not starting and len(state.trials) != self._warmed_for:
-            self._warmed_for = len(state.trials)
-            if not state.exhausted:
-                self._warm.top_up()
+            self._watchdog.look(state, now)
 
     def _put_away_jobs(self, *, only_done_with: bool) -> None:
         """End jobs whose trial is over or paused; or every job that is not known to have ended."""

@@ -76,8 +76,18 @@ class TrialTrainable(tune.Trainable):
         assert setup is not None
         assert platform is not None
         assert journal is not None
-        self._supervisor = Supervisor(config["trial"], setup, platform, journal)
+        self._parts = setup, platform, journal
+        self._begin(config["trial"])
+
+    def _begin(self, trial_id: str) -> None:
+        self._supervisor = Supervisor(trial_id, *self._parts)
         self._epoch = 0
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        """Tune gives this process to another trial, without a `cleanup` of the one before."""
+        self._supervisor.stop()
+        self._begin(new_config["trial"])
+        return True
 
     def step(self) -> dict[str, Any]:
         """One epoch, or whatever else happened, or a heartbeat."""
