@@ -173,7 +173,7 @@ class S3Storage:
     @property
     def _client(self) -> Any:
         if self._client_ is None:
-            self._client_ = _connect()
+            self._client_ = s3_client()
         return self._client_
 
     @contextmanager
@@ -192,7 +192,7 @@ class S3Storage:
             ) from error
 
 
-def _connect() -> Any:
+def s3_client() -> Any:
     """A client from the environment. boto3 is imported here, where it is first needed."""
     import boto3
     from botocore.config import Config
