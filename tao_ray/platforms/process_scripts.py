@@ -47,6 +47,7 @@ members() {
     for file in $listed; do
         pid=${file#/proc/}
         pid=${pid%/*}
+        case "$found " in *" $pid "*) continue ;; esac  # a signal must come once
         [ "$pid" = "${2-}" ] || [ ! -e "/proc/$pid" ] || found="$found $pid"
     done
 }

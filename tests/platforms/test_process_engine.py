@@ -20,7 +20,8 @@ import pytest
 
 from tao_ray.platforms import CapacityError, Exit, Job, PlatformError, StatusLine
 from tao_ray.platforms.local import LocalPlatform
-from tao_ray.platforms.process_job import ProcessJob
+from tao_ray.platforms.process_job import ProcessJob, script
+from tao_ray.platforms.process_scripts import LIBRARY
 
 
 @pytest.fixture
@@ -230,6 +231,25 @@ def test_a_stop_request_outlives_the_stopper(root: Path) -> None:
     stopper.kill()
     stopper.join()
     assert list(handle.events())[-1] == Exit(code=0, stopped=True)
+
+
+def test_each_process_of_a_job_is_listed_once(root: Path) -> None:
+    """So each gets one SIGTERM: a second would hit a program that is cleaning up."""
+    handle = launch(LocalPlatform(root), "t-1", "touch up; sleep 60 & sleep 61; true")
+    wait_for(root / "w" / "up")
+    text = script(
+        LIBRARY,
+        'members "$job" "$runner"; echo $found',
+        job=record(root, "t-1"),
+        runner=pid_of(root, "t-1"),
+    )
+    pids: list[str] = []
+    deadline = time.monotonic() + 10
+    while len(set(pids)) < 3 and time.monotonic() < deadline:  # the shell and both sleeps
+        pids = subprocess.run(["sh", "-c", text], capture_output=True, text=True).stdout.split()
+    assert sorted(set(pids)) == sorted(pids)
+    assert len(pids) == 3
+    handle.stop(grace_s=5)
 
 
 def test_stop_reaches_processes_that_left_the_session(root: Path) -> None:
