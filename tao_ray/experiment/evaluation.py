@@ -8,11 +8,12 @@ name     "baseline" | "final"
 status   "pending" | "running" | "measured" | "reused" | "failed" | "not applicable" | "skipped"
 reason   why, for every status but "running" and "measured"
 kind     what the baseline is: "checkpoint", "train" or "trial 0"
-metric, direction, value, metrics   what was measured (value: of `metric`; metrics: all)
+metric, metric_name, direction      what was measured: the value, and of what
+metrics  all values that were reported
 trial, epoch, checkpoint            the model that was evaluated
 note     what a reader must know of it
 action, data, gpus, job, attempt, results_dir, seconds, failure   how it was
-baseline, delta, improvement        final only: the baseline's value, the difference to it, and the
+baseline, delta, improvement        final only: the baseline's metric, the difference to it, and the
                                     difference turned so that more is better
 accepted_proxy                      whether the user has accepted a proxy objective
 record   path of this record
@@ -44,6 +45,9 @@ BASELINE, FINAL = "baseline", "final"
 PENDING, RUNNING, MEASURED, REUSED = "pending", "running", "measured", "reused"
 FAILED, INAPPLICABLE, SKIPPED = "failed", "not applicable", "skipped"
 CHECKPOINT, TRAIN, TRIAL_0 = "checkpoint", "train", "trial 0"
+
+_MEASUREMENT = ("metric", "metric_name", "direction", "metrics", "action", "data", "gpus", "job")
+_MEASUREMENT += ("results_dir", "seconds")
 
 Record = Mapping[str, Any]
 
@@ -140,7 +144,7 @@ class Evaluator:
             checkpoint_interval=setup.checkpoint_interval,
             train_sample_count=plan.train_sample_count,
         )
-        facts: dict[str, Any] = {"kind": TRAIN, "metric": plan.objective.metric}
+        facts: dict[str, Any] = {"kind": TRAIN, "metric_name": plan.objective.metric}
         trained = self._run(BASELINE, job, "train-baseline", facts)
         if isinstance(trained, dict):
             return trained
@@ -163,7 +167,7 @@ class Evaluator:
                 MEASURED,
                 "",
                 **{**record, **facts, "direction": plan.objective.direction, "note": note},
-                value=value,
+                metric=value,
             )
         return self._evaluate(BASELINE, found[0], defaults, {**facts, "note": found[1]})
 
@@ -206,14 +210,23 @@ class Evaluator:
         checkpoint, facts["note"] = found
         other = self._records.get(BASELINE if name == FINAL else FINAL, {})
         if other.get("checkpoint") == checkpoint and other.get("status") == MEASURED:
-            copied = ("metric", "direction", "value", "metrics", "action", "data", "gpus", "job")
+            copied = (
+                "metric_name",
+                "direction",
+                "metric",
+                "metrics",
+                "action",
+                "data",
+                "gpus",
+                "job",
+            )
             reason = f"the same checkpoint as the {other['name']}'s"
             return self._settle(
                 name,
                 REUSED,
                 reason,
                 checkpoint=checkpoint,
-                **{k: other.get(k) for k in (*copied, "results_dir", "seconds")},
+                **{key: other.get(key) for key in _MEASUREMENT},
                 **facts,
             )
         return self._evaluate(name, checkpoint, trial.config, facts)
@@ -238,8 +251,8 @@ class Evaluator:
 
     def _with_delta(self, record: Record) -> Record:
         baseline = self._records.get(BASELINE, {})
-        before, value = baseline.get("value"), record.get("value")
-        comparable = baseline.get("metric") == record.get("metric")
+        before, value = baseline.get("metric"), record.get("metric")
+        comparable = baseline.get("metric_name") == record.get("metric_name")
         if before is None or value is None or not comparable or "delta" in record:
             return record
         assert isinstance(self._measure, Measure)
@@ -274,7 +287,7 @@ class Evaluator:
         )
         facts = {
             **facts,
-            "metric": objective.metric,
+            "metric_name": objective.metric,
             "direction": objective.direction,
             "checkpoint": checkpoint,
             "data": measure.data,
@@ -289,7 +302,7 @@ class Evaluator:
         if not math.isfinite(value):
             return self._fail(record, Failure(FailureKind.NAN, f"{objective.metric} = {value}"))
         return self._settle(
-            name, MEASURED, "", **{**record, "value": value, "metrics": ended.metrics}
+            name, MEASURED, "", **{**record, "metric": value, "metrics": ended.metrics}
         )
 
     def _run(
@@ -323,7 +336,7 @@ class Evaluator:
                 self._platform,
                 job,
                 watch=self._watch,
-                metric=facts["metric"],
+                metric=facts["metric_name"],
                 timeout_s=hours * 3600 if hours else None,
             )
             record["seconds"] = ended.seconds
@@ -346,8 +359,8 @@ class Evaluator:
 
     def _settle(self, name: str, status: str, reason: str, **facts: Any) -> dict[str, Any]:
         facts = {**facts, "name": name, "status": status, "reason": reason or None}
-        if facts.get("value") is not None:
-            self._say(f"{name}: {facts['metric']} = {facts['value']:.6g}")
+        if facts.get("metric") is not None:
+            self._say(f"{name}: {facts['metric_name']} = {facts['metric']:.6g}")
         return self._record(facts)
 
     def _record(self, facts: Mapping[str, Any]) -> dict[str, Any]:

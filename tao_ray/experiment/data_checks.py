@@ -1,0 +1,244 @@
+"""The data a run needs: is it there, does it have the fields the network reads, how much is it.
+
+What is read is cheap: annotation files of moderate size (COCO, JSON, JSON lines) and the listing
+of a directory with one folder per class. Everything else is only looked for.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from tao_ray.experiment.plan import Plan
+from tao_ray.platforms.base import Check, Platform, SharesFiles
+
+_LARGEST_ANNOTATION = 256 << 20
+_LARGEST_DOWNLOAD = 32 << 20
+_IMAGES = (".jpg", ".jpeg", ".png", ".bmp", ".ppm", ".pgm", ".tif", ".tiff", ".webp")
+
+# data_format of a package -> fields of the whole, and of its first entry of one of them.
+_COCO = (("images", "annotations", "categories"), "annotations", ("image_id", "category_id"))
+_FIELDS: dict[str, tuple[tuple[str, ...], str, tuple[str, ...]]] = {
+    "coco": _COCO,
+    "coco_raw": _COCO,
+}
+_ENTRY_FIELDS = {"llava": ("conversations",)}
+
+
+@dataclass(frozen=True)
+class Source:
+    """Something a job reads. key: its spec key, or the configuration's own (``model.checkpoint``).
+
+    setting: what the user edits to change it. trains: it is training data.
+    """
+
+    key: str
+    uri: str
+    setting: str
+    trains: bool = False
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a data file or directory holds. samples: None if that was not to be seen cheaply."""
+
+    samples: int | None = None
+    problem: str = ""
+
+
+def sources(plan: Plan) -> list[Source]:
+    """Everything the trials of a run read."""
+    config, network = plan.config, plan.network
+    found = [
+        Source(s.key, s.uri, _setting(plan, s.uri), trains=_is_training(plan, s.key, s.uri))
+        for s in network.data_sources
+    ]
+    for key, value in config.data.spec_keys.items():
+        for name, text in _texts(key, value):
+            if text.startswith("/") or "://" in text:
+                found.append(Source(name, text, f"data: {{{key}: ...}}", _is_training(plan, key)))
+    for name in ("checkpoint", "teacher"):
+        uri = getattr(config.model, name)
+        if uri:
+            found.append(Source(f"model.{name}", uri, f"model.{name}"))
+    return found
+
+
+def _setting(plan: Plan, uri: str) -> str:
+    for name in ("train", "train_wds", "eval", "inference", "calibration"):
+        value = getattr(plan.config.data, name)
+        for root in [value] if isinstance(value, str) else value or ():
+            if uri.startswith(root):
+                return f"data.{name}"
+    return "data"
+
+
+def _is_training(plan: Plan, key: str, uri: str = "") -> bool:
+    if uri and _setting(plan, uri) in ("data.train", "data.train_wds"):
+        return True
+    parts = key.replace("[", ".").split(".")
+    return any(part.startswith("train") for part in parts[:-1])
+
+
+def _texts(key: str, value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield key, value
+    elif isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _texts(f"{key}.{name}", inner)
+    elif isinstance(value, list):
+        for i, inner in enumerate(value):
+            yield from _texts(f"{key}[{i}]", inner)
+
+
+def data_checks(plan: Plan, platform: Platform) -> tuple[list[Check], int | None]:
+    """One check per source, and the number of training samples if it could be counted."""
+    checks, counts = [], {}
+    package = plan.network.package
+    data_format = plan.config.data.format or (package.data_format if package else None)
+    here = isinstance(platform, SharesFiles) and platform.shares_files
+    s3 = _S3()
+    for source in sources(plan):
+        name = f"data {source.key}"
+        scheme = urlsplit(source.uri).scheme
+        if scheme == "s3":
+            missing, contents = s3.look(source.uri, data_format)
+        elif scheme in ("", "file") and here:
+            path = Path(source.uri.removeprefix("file://"))
+            missing, contents = _look(path, data_format)
+        else:
+            where = "" if scheme else " on the machines of this platform"
+            checks.append(
+                Check(
+                    name,
+                    False,
+                    f"{source.uri}: not looked for{where}",
+                    "make sure that jobs find it there",
+                    warning=True,
+                )
+            )
+            continue
+        if missing:
+            remedy = f"correct {source.setting}"
+            if scheme == "s3" and not s3.has_credentials():
+                remedy = "export ACCESS_KEY=... SECRET_KEY=... (and S3_ENDPOINT_URL)"
+            checks.append(Check(name, False, f"{source.uri}: {missing}", remedy))
+            continue
+        seen = "" if contents.samples is None else f", {contents.samples} samples"
+        problem = f": {contents.problem}" if contents.problem else ""
+        remedy = f"correct the file, or data.format (now {data_format})" if problem else ""
+        checks.append(Check(name, not problem, f"{source.uri}{seen}{problem}", remedy))
+        if contents.samples is not None and source.trains:
+            annotated = source.uri.endswith((".json", ".jsonl"))
+            counts[source.key] = (annotated, contents.samples)
+    return checks, _total(counts)
+
+
+def _total(counts: Mapping[str, tuple[bool, int]]) -> int | None:
+    """Samples of all training sets: by their annotations if there are any, else by their images.
+
+    Sources whose keys differ in the last part only are of one set.
+    """
+    annotated = any(is_annotation for is_annotation, _ in counts.values())
+    sets: dict[str, int] = {}
+    for key, (is_annotation, samples) in counts.items():
+        if is_annotation == annotated:
+            name = key.rpartition(".")[0]
+            sets[name] = max(samples, sets.get(name, 0))
+    return sum(sets.values()) or None
+
+
+def _look(path: Path, data_format: str | None) -> tuple[str, Contents]:
+    """(what is wrong with the path, what is there)."""
+    if not path.exists():
+        return "there is no such file or directory", Contents()
+    if not os.access(path, os.R_OK):
+        return "may not be read by you", Contents()
+    if path.is_dir():
+        return "", Contents(_images_by_class(path))
+    if path.suffix in (".json", ".jsonl") and path.stat().st_size <= _LARGEST_ANNOTATION:
+        return "", read_annotations(path.read_bytes(), path.suffix, data_format)
+    return "", Contents()
+
+
+def _images_by_class(directory: Path) -> int | None:
+    """Images in a directory of one folder per class; None for any other directory."""
+    classes = [entry for entry in os.scandir(directory) if entry.is_dir()]
+    if not classes:
+        return None
+    images = sum(
+        entry.name.lower().endswith(_IMAGES) for folder in classes for entry in os.scandir(folder)
+    )
+    return images or None
+
+
+def read_annotations(data: bytes, suffix: str, data_format: str | None) -> Contents:
+    """What an annotation file holds. suffix: ``.json`` or ``.jsonl``."""
+    if suffix == ".jsonl":
+        return Contents(sum(1 for line in data.splitlines() if line.strip()))
+    try:
+        content = json.loads(data)
+    except ValueError as error:
+        return Contents(problem=f"is not JSON ({error})")
+    if isinstance(content, list):
+        first = content[0] if content else {}
+        missing = [f for f in _ENTRY_FIELDS.get(data_format or "", ()) if f not in first]
+        text = f"its entries lack {', '.join(missing)}" if missing else ""
+        return Contents(len(content), text)
+    if not isinstance(content, dict) or "images" not in content:
+        # Some annotations that a package names are no COCO file, such as a label map.
+        return Contents()
+    images = content["images"]
+    samples = len(images) if isinstance(images, list) else None
+    whole, key, entry = _FIELDS.get(data_format or "", ((), "", ()))
+    missing = [f for f in whole if f not in content]
+    if not missing and content.get(key):
+        missing = [f"{key}[0].{f}" for f in entry if f not in content[key][0]]
+    return Contents(samples, f"lacks {', '.join(missing)}" if missing else "")
+
+
+class _S3:
+    """Looks into S3; the client is made when it is first needed."""
+
+    def __init__(self) -> None:
+        self._client: Any = None
+
+    def look(self, uri: str, data_format: str | None) -> tuple[str, Contents]:
+        """(what is wrong with the URI, what is there)."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        from tao_ray.storage.s3 import s3_client
+
+        parts = urlsplit(uri)
+        bucket, key = parts.netloc, parts.path.strip("/")
+        try:
+            self._client = self._client or s3_client()
+            return self._look(bucket, key, data_format)
+        except (BotoCoreError, ClientError) as error:
+            return str(error), Contents()
+
+    def _look(self, bucket: str, key: str, data_format: str | None) -> tuple[str, Contents]:
+        listed = self._client.list_objects_v2(Bucket=bucket, Prefix=key, MaxKeys=100)
+        found = {o["Key"]: o["Size"] for o in listed.get("Contents", ())}
+        folder = f"{key}/" if key else ""
+        if key not in found and not any(name.startswith(folder) for name in found):
+            return "there is no such object or prefix", Contents()
+        one = key if key in found else next(n for n in found if n.startswith(folder))
+        self._client.head_object(Bucket=bucket, Key=one)  # listing may be allowed, reading not
+        suffix = Path(key).suffix
+        if suffix in (".json", ".jsonl") and found.get(key, _LARGEST_DOWNLOAD) < _LARGEST_DOWNLOAD:
+            body = self._client.get_object(Bucket=bucket, Key=key)["Body"].read()
+            return "", read_annotations(body, suffix, data_format)
+        return "", Contents()
+
+    def has_credentials(self) -> bool:
+        """Whether any were found."""
+        import boto3
+
+        named = os.environ.get("ACCESS_KEY") and os.environ.get("SECRET_KEY")
+        return bool(named) or boto3.session.Session().get_credentials() is not None

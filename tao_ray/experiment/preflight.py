@@ -1,0 +1,260 @@
+"""Everything that must hold before the first job, checked in one go."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tao_ray.errors import TaoRayError
+from tao_ray.experiment.data_checks import data_checks
+from tao_ray.experiment.measure import objective_checks
+from tao_ray.experiment.plan import Plan, make_plan
+from tao_ray.experiment.run_dir import results_root
+from tao_ray.network.spec import build_spec
+from tao_ray.platforms import open_platform
+from tao_ray.platforms.base import Check, Platform, SharesFiles
+
+if TYPE_CHECKING:
+    from tao_ray.config import RunConfig
+    from tao_ray.network.network import Network
+
+_RECORDS_FREE = 1 << 30
+
+
+class PreflightError(TaoRayError):
+    """Something that must hold before a run does not."""
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """What was found. plan: None if the configuration comes to none."""
+
+    checks: tuple[Check, ...]
+    plan: Plan | None = None
+
+    @property
+    def problems(self) -> list[Check]:
+        """What a run may not start with."""
+        return [c for c in self.checks if not c.ok and not c.warning]
+
+    @property
+    def warnings(self) -> list[Check]:
+        """What a run may start with, and its user should know."""
+        return [c for c in self.checks if not c.ok and c.warning]
+
+
+def preflight(config: RunConfig, counted_samples: int | None = None) -> Preflight:
+    """Check everything, whatever fails. Touches nothing but the results directory.
+
+    counted_samples: the size of the training set if it was counted before; then that stays.
+    """
+    checks: list[Check] = []
+    plan: Plan | None = None
+    try:
+        plan = make_plan(config, counted_samples)
+    except TaoRayError as error:
+        where = f"{error.where}: " if error.where else ""
+        checks.append(Check("configuration", False, where + error.message, error.remedy or ""))
+    platform, gpus = open_platform(
+        config.platform, results_root(config.results), config.search.max_concurrent
+    )
+    if plan is not None:
+        checks += network_checks(config, plan.network, platform)
+        checks += objective_checks(plan)
+    checks += platform.preflight()
+    checks += results_checks(config)
+    if plan is not None:
+        found, samples = data_checks(plan, platform)
+        checks += found
+        if plan.train_sample_count is None and samples is not None:
+            plan = make_plan(config, samples)
+        checks += _batch_checks(plan, gpus)
+    platform.close()
+    return Preflight(tuple(checks), plan)
+
+
+def network_checks(config: RunConfig, network: Network, platform: Platform) -> list[Check]:
+    """Package, image, command and credentials of one action."""
+    here = isinstance(platform, SharesFiles) and platform.shares_files
+    package = network.package
+    what = f"{package.name if package else network.name}, action {network.action.name}"
+    return [
+        Check("package" if package else "network", True, what),
+        _image(config, network, here),
+        *(_command(config, network) if here else ()),
+        *_credentials(config, network),
+        *_conversion(network),
+    ]
+
+
+def _image(config: RunConfig, network: Network, here: bool) -> Check:
+    if network.image is None:
+        return Check("image", True, "none: the command runs on the host")
+    origin = "model.image"
+    if config.model.image is None:
+        backend = f", backend {network.backend}" if network.backend else ""
+        origin = f"the package's{backend}"
+    unused = "; not used here: the command runs on this host" if here else ""
+    return Check("image", True, f"{network.image} ({origin}{unused})")
+
+
+def _command(config: RunConfig, network: Network) -> Iterator[Check]:
+    """Whether the network's program is found where the command will look for it."""
+    words = network.command_text.split()
+    if not words or not re.fullmatch(r"[\w./+-]+", words[0]):
+        return  # shell text of its own; only running it would tell
+    activate = config.platform.activate if config.platform else None
+    source = f". {shlex.quote(activate)} && " if activate else ""
+    path = f"{os.path.dirname(sys.executable)}:{os.environ.get('PATH', os.defpath)}"
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"{source}command -v {words[0]}"],
+        env={**os.environ, "PATH": path, **(config.platform.env if config.platform else {})},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    found = done.stdout.strip()
+    yield Check(
+        "command",
+        done.returncode == 0,
+        found or f"{words[0]} is not found on this machine",
+        ""
+        if done.returncode == 0
+        else f"set platform.activate to an environment in which {words[0]} is installed",
+    )
+
+
+def _credentials(config: RunConfig, network: Network) -> Iterator[Check]:
+    """Environment variables by presence; their values are not looked at."""
+    if network.package is None:
+        return
+    given = set(config.platform.env if config.platform else ()) | {
+        name for name, value in os.environ.items() if value
+    }
+    for name in network.package.required_credentials:
+        remedy = "" if name in given else f"export {name}=..."
+        yield Check(f"variable {name}", name in given, "required by the package", remedy)
+    for name, condition in network.package.conditional_credentials.items():
+        yield Check(
+            f"variable {name}",
+            name in given,
+            str(condition),
+            "" if name in given else f"export {name}=...",
+            warning=True,
+        )
+
+
+def _conversion(network: Network) -> Iterator[Check]:
+    package = network.package
+    if package is not None and network.conventions.dataset_convert_required:
+        yield Check(
+            "conversion",
+            False,
+            f"{package.name} reads data that its action dataset_convert has made",
+            "tao-ray run CONFIG --action dataset_convert, unless that was done",
+            warning=True,
+        )
+
+
+def results_checks(config: RunConfig) -> list[Check]:
+    """Where the run directory will be."""
+    root = results_root(config.results).expanduser().absolute()
+    there = next(p for p in (root, *root.parents) if p.exists())
+    if not os.access(there, os.W_OK):
+        remedy = "set `results` to a directory you can write to"
+        return [Check("results", False, f"{there} may not be written to", remedy)]
+    free = shutil.disk_usage(there).free
+    return [
+        Check(
+            "results",
+            free >= _RECORDS_FREE,
+            f"{root}, {free / 2**30:.0f} GiB free",
+            "" if free >= _RECORDS_FREE else f"free some space at {there}",
+        )
+    ]
+
+
+def _batch_checks(plan: Plan, gpus: int) -> Iterator[Check]:
+    """What the number of samples means for batch sizes."""
+    samples = plan.train_sample_count
+    if samples is None:
+        return
+    origin = "configured" if plan.config.data.train_sample_count else "counted"
+    text = f"{samples} training samples ({origin}) over {max(gpus, 1)} process(es)"
+    try:
+        spec = build_spec(
+            plan.network,
+            plan.derived.space.defaults(),
+            results_dir="/results",
+            num_epochs=plan.epochs,
+            gpus=gpus,
+            train_sample_count=samples,
+        )
+    except TaoRayError as error:
+        yield Check("batch size", False, f"{text}: {error.message}", "use fewer GPUs or more data")
+        return
+    keys = plan.network.conventions.batch_size_keys
+    capped = [f"{a.key} {a.asked} -> {a.used}" for a in spec.adjustments if a.key in keys]
+    yield Check("batch size", True, f"{text}{': ' if capped else ''}{', '.join(capped)}")
+
+
+def show(checks: tuple[Check, ...], console: Console) -> None:
+    """One table, then each remedy on a line of its own, to be copied."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for header in ("", "check", "finding"):
+        table.add_column(header, overflow="fold")
+    for check in checks:
+        table.add_row(_mark(check), Text(check.name), Text(check.detail))
+    console.print(table)
+    for check in checks:
+        if not check.ok and check.remedy:
+            console.print(f"{check.name} -> {check.remedy}", markup=False, soft_wrap=True)
+
+
+def _mark(check: Check) -> Text:
+    if check.ok:
+        return Text("ok", style="green")
+    return Text("note", style="yellow") if check.warning else Text("FAILED", style="bold red")
+
+
+def require(found: Preflight, console: Console) -> Plan:
+    """The plan of a run that may start. Shows the table and raises PreflightError if none may."""
+    problems = found.problems
+    if problems:
+        show(found.checks, console)
+        raise PreflightError(
+            f"{len(problems)} of {len(found.checks)} checks failed: "
+            + "; ".join(f"{c.name}: {c.detail}" for c in problems),
+            remedy="; ".join(c.remedy for c in problems if c.remedy) or None,
+        )
+    assert found.plan is not None
+    return found.plan
+
+
+def install_missing(found: Preflight, console: Console, ask: Callable[[str], bool]) -> bool:
+    """Run the remedies that are commands, after a question. Whether any was run."""
+    commands = [c.remedy for c in found.checks if not c.ok and c.runnable and c.remedy]
+    if not commands:
+        console.print("no remedy is a command that can be run from here")
+        return False
+    for command in commands:
+        console.print(f"  {command}", markup=False, soft_wrap=True)
+    if not ask(f"Run {'this command' if len(commands) == 1 else 'these commands'}?"):
+        return False
+    for command in commands:
+        console.print(f"$ {command}", markup=False, soft_wrap=True)
+        code = subprocess.run(command, shell=True, check=False).returncode
+        if code:
+            raise PreflightError(f"exit code {code}", where=command, remedy="run it by hand")
+    return True
