@@ -220,6 +220,9 @@ def _strike(fault: dict[str, Any]) -> int | None:
     if effect in ("garbage", "empty"):
         print("[x] <html>{not json" if effect == "garbage" else "", end="")
         return 0
+    if effect == "null":
+        print('{"workspaces": null}')
+        return 0
     if effect == "panic":
         print("panic: runtime error: invalid memory address\ngoroutine 1", file=sys.stderr)
         return 2

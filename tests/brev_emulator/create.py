@@ -45,6 +45,8 @@ def create(directory: str, words: list[str], flags: dict[str, str]) -> int:
         for type_ in types:
             with opened(directory) as account:
                 result = _attempt(account, name, type_)
+            if result == "hang":
+                time.sleep(600)
             if result == "made":
                 made.append(name)
                 break
@@ -67,7 +69,7 @@ def create(directory: str, words: list[str], flags: dict[str, str]) -> int:
 
 
 def _attempt(account: Account, name: str, type_: str) -> str:
-    """One request: "made", "next" (the chain goes on) or "stop"."""
+    """One request: "made", "next" (the chain goes on), "stop", or "hang"."""
     print(f"gpucreate.go:812: trying {type_} for {name}", file=sys.stderr)
     row = next((row for row in account.data["catalogue"] if row["type"] == type_), None)
     if row is None:
@@ -94,7 +96,7 @@ def _attempt(account: Account, name: str, type_: str) -> str:
     if effect in ("lost_response", "half_built"):
         print(_EOF, file=sys.stderr)
         return "next"
-    return "made"
+    return "hang" if effect == "hang" else "made"
 
 
 def _piped_types() -> list[str]:

@@ -102,8 +102,12 @@ def signal_all(directory: str, item: dict[str, Any], number: signal.Signals) -> 
 
 
 def processes(directory: str, item: dict[str, Any]) -> list[int]:
-    """Pids of the instance: all that carry its mark, and their descendants."""
-    mark = f"{MARK}={place(directory, item)}".encode()
+    """Pids of the instance: sshd, all that carry the mark, and their descendants.
+
+    sshd itself is known by its pid and configuration: its title overwrites its environment.
+    """
+    here = place(directory, item)
+    mark, config = f"{MARK}={here}".encode(), f"{here}/sshd_config".encode()
     parents: dict[int, int] = {}
     marked: set[int] = set()
     for entry in os.listdir("/proc"):
@@ -113,8 +117,11 @@ def processes(directory: str, item: dict[str, Any]) -> list[int]:
             with open(f"/proc/{entry}/stat", "rb") as file:
                 parents[int(entry)] = int(file.read().rsplit(b")", 1)[1].split()[1])
             with open(f"/proc/{entry}/environ", "rb") as file:
-                if mark in file.read().split(b"\0"):
-                    marked.add(int(entry))
+                carries = mark in file.read().split(b"\0")
+            with open(f"/proc/{entry}/cmdline", "rb") as file:
+                is_sshd = int(entry) == item["pid"] and config in file.read()
+            if carries or is_sshd:
+                marked.add(int(entry))
         except (FileNotFoundError, ProcessLookupError, PermissionError):
             continue
     while True:

@@ -195,8 +195,8 @@ class BrevCli:
             if session:
                 self._log_in(force=False)
             result = self._spawn(*arguments)
-            if session and result.code and logged_out(result.stdout, result.stderr):
-                self._log_in(force=True)
+            lost = session and result.code and logged_out(result.stdout, result.stderr)
+            if lost and self._log_in(force=True):
                 result = self._spawn(*arguments)
         if result.code:
             redact = self._session.redact
@@ -206,10 +206,11 @@ class BrevCli:
             raise error
         return result.stdout
 
-    def _log_in(self, *, force: bool) -> None:
+    def _log_in(self, *, force: bool) -> bool:
+        """Make the token's session the CLI's where it is not yet; False: no token is given."""
         token = None if self.uses_api_key() else self._session.token()
         if token is None:
-            return
+            return False
         if self._session.can_be_written():
             if force or not self._session.holds(token):
                 self._session.write(token)
@@ -220,6 +221,7 @@ class BrevCli:
             if result.code:
                 redact = self._session.redact
                 raise failure("login", result.code, redact(result.stdout), redact(result.stderr))
+        return True
 
     def _explain_expiry(self, error: BrevError) -> None:
         expires = self.expires_at()
