@@ -46,8 +46,18 @@ PENDING, RUNNING, MEASURED, REUSED = "pending", "running", "measured", "reused"
 FAILED, INAPPLICABLE, SKIPPED = "failed", "not applicable", "skipped"
 CHECKPOINT, TRAIN, TRIAL_0 = "checkpoint", "train", "trial 0"
 
-_MEASUREMENT = ("metric", "metric_name", "direction", "metrics", "action", "data", "gpus", "job")
-_MEASUREMENT += ("results_dir", "seconds")
+_MEASUREMENT = (
+    "metric",
+    "metric_name",
+    "direction",
+    "metrics",
+    "action",
+    "data",
+    "gpus",
+    "job",
+    "results_dir",
+    "seconds",
+)
 
 Record = Mapping[str, Any]
 
@@ -210,16 +220,6 @@ class Evaluator:
         checkpoint, facts["note"] = found
         other = self._records.get(BASELINE if name == FINAL else FINAL, {})
         if other.get("checkpoint") == checkpoint and other.get("status") == MEASURED:
-            copied = (
-                "metric_name",
-                "direction",
-                "metric",
-                "metrics",
-                "action",
-                "data",
-                "gpus",
-                "job",
-            )
             reason = f"the same checkpoint as the {other['name']}'s"
             return self._settle(
                 name,

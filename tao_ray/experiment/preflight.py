@@ -88,7 +88,8 @@ def network_checks(config: RunConfig, network: Network, platform: Platform) -> l
     """Package, image, command and credentials of one action."""
     here = isinstance(platform, SharesFiles) and platform.shares_files
     package = network.package
-    what = f"{package.name if package else network.name}, action {network.action.name}"
+    what = f"{network.name}, action {network.action.name}"
+    what += f" ({package.directory})" if package else ""
     return [
         Check("package" if package else "network", True, what),
         _image(config, network, here),

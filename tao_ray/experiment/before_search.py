@@ -1,0 +1,120 @@
+"""From a plan to a run that may start: baseline, review, consent. Needs no Ray.
+
+What was done already, by a driver that was killed, is not done again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+from rich.console import Console
+
+from tao_ray.errors import TaoRayError
+from tao_ray.experiment.collect import write_text
+from tao_ray.experiment.consent import Answers, consent, too_long
+from tao_ray.experiment.control import EXIT_INTERRUPTED
+from tao_ray.experiment.evaluation import BASELINE, Evaluator, JobStopped, baseline_comes_first
+from tao_ray.experiment.plan import Plan
+from tao_ray.experiment.review import make_review
+from tao_ray.experiment.run_dir import RunDir
+from tao_ray.journal import Event, Journal, read_events
+from tao_ray.platforms.base import Check, HasPrices, Platform
+from tao_ray.trial.state import RunState
+
+_WRITER_WAIT_S = 5.0
+
+
+class Stopped(TaoRayError):
+    """The user has asked the run to stop before its search began."""
+
+    exit_code = EXIT_INTERRUPTED
+
+
+def counted_samples(run_dir: RunDir) -> int | None:
+    """The size of the training set that this run's plan was made with, if it was counted."""
+    for event in _events(run_dir):
+        if event.kind == "consent":
+            samples: int | None = event.data.get("counted_samples")
+            return samples
+    return None
+
+
+def before_search(
+    plan: Plan,
+    run_dir: RunDir,
+    platform: Platform,
+    gpus: int,
+    answers: Answers,
+    console: Console,
+    warnings: tuple[Check, ...] = (),
+) -> None:
+    """Do what comes before the search. Returns if it may start.
+
+    gpus: those of a trial. Raises NoConsent, TaoRayError if the baseline failed, Stopped.
+    """
+    events = _events(run_dir)
+    state = RunState.fold(events)
+    if state.trials or any(event.kind == "consent" for event in events):
+        return
+    run_dir.stop_request.unlink(missing_ok=True)
+    if baseline_comes_first(plan):
+        if isinstance(platform, HasPrices) and BASELINE not in state.evaluations:
+            price = platform.price_per_hour(1)
+            shown = "at a price that is not known" if price is None else f"at {price:.2f} USD/h"
+            consent(platform, answers, [], f"the baseline, one job {shown}, before the review")
+        _evaluate_baseline(plan, run_dir, platform, gpus, console)
+        state = RunState.fold(_events(run_dir))
+    review = make_review(
+        plan,
+        platform,
+        gpus,
+        run_dir.path.parent.parent,
+        warnings=warnings,
+        baseline=state.evaluations.get(BASELINE),
+        where=run_dir.path,
+    )
+    write_text(run_dir.review, review.markdown())
+    asked = answers.ask is not None and not answers.yes
+    for line in [review.markdown()] if asked else review.summary():
+        console.print(line, markup=False, soft_wrap=True)
+    console.print(f"review: {run_dir.review}", markup=False, soft_wrap=True)
+    by = consent(platform, answers, too_long(plan, review.estimate), "the search")
+    with closing(Journal(run_dir.journal, wait_s=_WRITER_WAIT_S)) as journal:
+        counted = None if plan.config.data.train_sample_count else plan.train_sample_count
+        journal.append(Event("consent", data={"by": by, "counted_samples": counted}))
+        Evaluator(plan, run_dir, platform, gpus, journal).before_search()
+
+
+def _evaluate_baseline(
+    plan: Plan, run_dir: RunDir, platform: Platform, gpus: int, console: Console
+) -> None:
+    with closing(Journal(run_dir.journal, wait_s=_WRITER_WAIT_S)) as journal:
+        evaluator = Evaluator(
+            plan,
+            run_dir,
+            platform,
+            gpus,
+            journal,
+            watch=_until(run_dir.stop_request),
+            say=lambda text: console.print(text, markup=False, soft_wrap=True),
+        )
+        try:
+            evaluator.before_search()
+        except JobStopped:
+            raise Stopped(
+                "stopped on request", remedy=f"go on with: tao-ray resume {run_dir.path}"
+            ) from None
+
+
+def _until(stop_request: Path) -> Callable[[object], None]:
+    def watch(event: object) -> None:
+        if stop_request.exists():
+            raise JobStopped
+
+    return watch
+
+
+def _events(run_dir: RunDir) -> list[Event]:
+    return read_events(run_dir.journal) if run_dir.journal.is_file() else []
