@@ -25,6 +25,9 @@ COMMANDS = {
     "check": ("tao_ray.cli.check", "validate a configuration without running it"),
     "status": ("tao_ray.cli.status", "show a run, also while it goes on"),
     "logs": ("tao_ray.cli.logs", "print the log of a trial"),
+    "report": ("tao_ray.cli.report", "write a run's report, also while it goes on"),
+    "compare": ("tao_ray.cli.compare", "put runs side by side"),
+    "export": ("tao_ray.cli.export", "write the winner out for the next step of a workflow"),
     "stop": ("tao_ray.cli.stop", "ask a running search to stop in order"),
     "schema": ("tao_ray.cli.schema", "print the JSON Schema of a configuration, for editors"),
 }

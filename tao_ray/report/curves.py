@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from statistics import quantiles
 
 from tao_ray.report.run_data import REFERENCE, RunData
@@ -79,37 +80,66 @@ def learning_curves(run: RunData, width: int) -> str:
 
 def best_over_time(run: RunData, width: int) -> str:
     """The best value so far over hours, minutes or seconds since the start."""
-    start = run.state.started or 0.0
-    span = max(run.now - start, 1e-9)
-    per, unit = next(
-        (p, u) for p, u in ((3600, "h"), (60, "min"), (1, "s")) if span >= 2 * p or p == 1
-    )
-    epochs = sorted((e for t in run.trials for e in t.measured()), key=lambda e: e.time)
-    return _best_so_far(
-        run,
-        width,
-        [((e.time - start) / per, e) for e in epochs],
-        span / per,
-        f"time since the start ({unit})",
-    )
+    per, unit = time_unit(run.now - (run.state.started or 0.0))
+    points = [(seconds / per, value) for seconds, value in measured_over_time(run)]
+    end = (run.now - (run.state.started or 0.0)) / per
+    return _best_so_far(run, width, points, end, f"time since the start ({unit})")
 
 
 def best_over_epochs(run: RunData, width: int) -> str:
     """The best value so far over the epochs trained by all trials together: over compute."""
-    epochs = sorted((e for t in run.trials for e in t.epochs.values()), key=lambda e: e.time)
-    points = [(float(i), e) for i, e in enumerate(epochs, 1)]
-    return _best_so_far(run, width, points, len(epochs), "epochs trained, all trials together")
+    points = measured_over_epochs(run)
+    return _best_so_far(run, width, points, run.epochs_trained, "epochs trained, all trials")
+
+
+def time_unit(seconds: float) -> tuple[float, str]:
+    """The unit a span is shown in, as (seconds in it, name)."""
+    for per, unit in ((3600.0, "h"), (60.0, "min")):
+        if seconds >= 2 * per:
+            return per, unit
+    return 1.0, "s"
+
+
+def measured_over_time(run: RunData) -> list[tuple[float, float]]:
+    """(seconds since the run's start, value) of every measured epoch, in order of time."""
+    start = run.state.started or 0.0
+    return [(e.time - start, v) for e in _by_time(run) if (v := run.epoch_value(e)) is not None]
+
+
+def measured_over_epochs(run: RunData) -> list[tuple[float, float]]:
+    """(epochs trained so far by all trials together, value) of every measured epoch."""
+    numbered = enumerate(_by_time(run), 1)
+    return [(float(i), v) for i, e in numbered if (v := run.epoch_value(e)) is not None]
+
+
+def steps(run: RunData, points: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Those of `points` whose value is better than all before."""
+    found: list[tuple[float, float]] = []
+    for x, value in points:
+        if math.isfinite(value) and (not found or run.gain(value, found[-1][1]) > 0):
+            found.append((x, value))
+    return found
+
+
+def step_line(
+    plot: Plot, found: list[tuple[float, float]], end: float
+) -> list[tuple[float, float]]:
+    """`steps` as the corners of a staircase that goes on until `end`, in pixels."""
+    line = [(plot.x(found[0][0]), plot.y(found[0][1]))]
+    for x, value in found[1:]:
+        line += [(plot.x(x), line[-1][1]), (plot.x(x), plot.y(value))]
+    return [*line, (plot.x(end), line[-1][1])]
+
+
+def _by_time(run: RunData) -> list[EpochState]:
+    return sorted((e for t in run.trials for e in t.epochs.values()), key=lambda e: e.time)
 
 
 def _best_so_far(
-    run: RunData, width: int, points: list[tuple[float, EpochState]], end: float, x_label: str
+    run: RunData, width: int, points: list[tuple[float, float]], end: float, x_label: str
 ) -> str:
-    steps: list[tuple[float, float]] = []
-    measured = [(x, v) for x, e in points if (v := run.epoch_value(e)) is not None]
-    for x, value in measured:
-        if not steps or run.gain(value, steps[-1][1]) > 0:
-            steps.append((x, value))
-    axis, _ = value_range(run, [v for _, v in steps])
+    found = steps(run, points)
+    axis, _ = value_range(run, [v for _, v in found])
     plot = Plot(
         width,
         240,
@@ -119,19 +149,14 @@ def _best_so_far(
         x_label=x_label,
         y_label=f"best {run.objective.metric} so far",
     )
-    line: list[tuple[float, float]] = []
-    for x, value in steps:
-        if line:
-            line.append((plot.x(x), line[-1][1]))
-        line.append((plot.x(x), plot.y(value)))
-    plot.path([*line, (plot.x.end, line[-1][1])], BEST, 2.2)
-    for x, value in steps:
+    plot.path(step_line(plot, found, end), BEST, 2.2)
+    for x, value in found:
         plot.dot(plot.x(x), plot.y(value), 3, BEST, title=f"{shown(value)} at {shown(x)}")
     reference = run.value(run.reference) if run.reference else None
     if reference is not None and axis[0] <= reference <= axis[1]:
         y = plot.y(reference)
         plot.path([(plot.x.start, y), (plot.x.end, y)], REFERENCE_INK, 1.5, dash="6 4")
-        plot.text(plot.x.end, y + 15, f"trial 0: {shown(reference)}", anchor="end")
+        plot.text(plot.x.end, y + 15, f"trial 0: {shown(reference)}", anchor="end", halo=True)
     return str(plot)
 
 

@@ -113,7 +113,8 @@ class _Leaves:
 
     def predict(self, x: np.ndarray) -> np.ndarray:
         inside = (x[:, None] >= self.low) & ((x[:, None] < self.high) | (self.high == 1.0))
-        return self.value[inside.all(axis=2).argmax(axis=1)]
+        values: np.ndarray = self.value[inside.all(axis=2).argmax(axis=1)]
+        return values
 
     def main_effects(self) -> np.ndarray:
         """Share of the tree's variance over the cube that each parameter explains alone."""

@@ -25,7 +25,7 @@ from tao_ray.report.handover import LONGER, changes, handover
 from tao_ray.report.noise import verdict
 from tao_ray.report.run_data import REFERENCE, RunData
 from tao_ray.report.svg import tick_text
-from tao_ray.report.text import count, duration, listing, moment, shown, signed
+from tao_ray.report.text import count, duration, listing, moment, short_names, shown, signed
 
 
 def result(run: RunData) -> Section:
@@ -180,9 +180,12 @@ def _in_words(run: RunData) -> str:
     text += f"The best is **trial {trial.id}** with **{shown(value, 5)}** at epoch {epoch.epoch}"
     if trial.id == REFERENCE:
         return text + ", which is the network's defaults: nothing better was found."
-    differing = changes(run, trial.config)
-    shorts = [f"{code(n)} {shown(d)} → {shown(v)}" for n, (d, v) in differing.items()]
-    return f"{text}. It differs from the defaults in {listing(shorts, 12)}."
+    short = short_names([p["name"] for p in run.space])
+    shorts = [
+        f"{code(short[n])} {shown(d)} → {shown(v)}"
+        for n, (d, v) in changes(run, trial.config).items()
+    ]
+    return f"{text}. Changed from the defaults: {listing(shorts, 5)}."
 
 
 def _cards(run: RunData) -> list[Card]:
@@ -193,9 +196,8 @@ def _cards(run: RunData) -> list[Card]:
         assert value is not None
         detail = f"trial {trial.id}, epoch {epoch.epoch} ({run.objective.direction})"
         cards.append(Card(f"best {run.objective.metric}", shown(value, 5), detail))
-        cards.append(
-            _gain(run, value, "defaults (trial 0)", run.reference and run.value(run.reference))
-        )
+        reference = run.value(run.reference) if run.reference else None
+        cards.append(_gain(run, value, "defaults (trial 0)", reference))
         baseline = ((run.result or {}).get("baseline") or {}).get("metric")
         if baseline is not None:
             cards.append(_gain(run, value, "baseline", baseline))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from tao_ray.report.curves import trial_title, value_range
+from tao_ray.report.curves import time_unit, trial_title, value_range
 from tao_ray.report.run_data import RunData
 from tao_ray.report.svg import BEST, GRID, INK, MUTED, OTHER, STATUS, Plot, Scale, Svg
 from tao_ray.report.text import count, duration, shown
@@ -142,9 +142,7 @@ def timeline(run: RunData, bars: Sequence[Bar], width: int) -> str:
     """When which trial's job ran; white is idle."""
     lanes = 1 + max(b.lane for b in bars)
     total = max(run.now - (run.state.started or 0.0), 1e-9)
-    per, unit = next(
-        (p, u) for p, u in ((3600, "h"), (60, "min"), (1, "s")) if total >= 2 * p or p == 1
-    )
+    per, unit = time_unit(total)
     height = lanes * _LANE + 56
     drawing = Svg(width, height, "which trial ran when")
     x = Scale(0.0, total / per, 30.0, width - 10.0)

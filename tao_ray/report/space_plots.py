@@ -8,10 +8,9 @@ from typing import Any
 from tao_ray.report.curves import trial_title, value_range
 from tao_ray.report.importance import Effect, unit
 from tao_ray.report.run_data import REFERENCE, RunData
-from tao_ray.report.svg import BEST, GRID, INK, MUTED, Plot, Scale, Svg, tick_text
+from tao_ray.report.svg import BEST, INK, MUTED, Plot, Scale, Svg, tick_text
 from tao_ray.report.svg import REFERENCE as REFERENCE_INK
 from tao_ray.report.text import short_names, shown
-from tao_ray.trial.state import TrialState
 
 _BAD, _GOOD = (0xD6, 0xDB, 0xE3), (0x1D, 0x4E, 0xD8)
 _BAR = 26
@@ -45,7 +44,7 @@ def parallel_coordinates(run: RunData, order: Sequence[Mapping[str, Any]], width
     """
     trials = [t for t in reversed(run.ranked) if t.measured()]
     names = short_names([p["name"] for p in order])
-    drawing = Svg(width, (len(order) + 1) * _ROW + 16, "parallel coordinates of all trials")
+    drawing = Svg(width, (len(order) + 1) * _ROW + 8, "parallel coordinates of all trials")
     across = Scale(0.0, 1.0, 14.0, width - 14.0)
     axis, _ = value_range(run, [v for t in trials if (v := run.value(t)) is not None])
     bottom = len(order) * _ROW + 30.0
@@ -66,13 +65,16 @@ def parallel_coordinates(run: RunData, order: Sequence[Mapping[str, Any]], width
         y = row * _ROW + 30.0
         low, high = _ends(parameter)
         drawing.line(across.start, y, across.end, y, MUTED)
-        drawing.text(across.start, y - 8, names[parameter["name"]], color=INK, bold=True)
-        drawing.text(across.end, y - 8, f"{low} … {high}", anchor="end")
+        name = names[parameter["name"]]
+        drawing.text(across.start, y - 8, name, color=INK, bold=True, halo=True)
+        drawing.text(across.end, y - 8, f"{low} … {high}", anchor="end", halo=True)
         for place in _places(parameter):
             drawing.line(across(place), y - 3, across(place), y + 3, MUTED)
     drawing.line(across.start, bottom, across.end, bottom, INK, 2)
-    drawing.text(across.start, bottom - 8, run.objective.metric, color=INK, bold=True)
-    drawing.text(across.end, bottom - 8, f"{shown(axis[0])} … {shown(axis[1])}", anchor="end")
+    drawing.text(across.start, bottom - 8, run.objective.metric, color=INK, bold=True, halo=True)
+    for tick in objective.ticks(width // 90):
+        drawing.line(objective(tick), bottom - 3, objective(tick), bottom + 3, INK)
+        drawing.text(objective(tick), bottom + 17, tick_text(tick), anchor="middle")
     return str(drawing)
 
 
@@ -111,11 +113,6 @@ def by_telling(run: RunData, effects: Sequence[Effect]) -> list[Mapping[str, Any
     return sorted(run.space, key=lambda p: rank.get(p["name"], len(rank)))
 
 
-def measured_trials(run: RunData) -> list[TrialState]:
-    """Trials a plot can show."""
-    return [t for t in run.trials if t.measured()]
-
-
 def _shade(share: float) -> str:
     mixed = (round(b + (g - b) * share) for b, g in zip(_BAD, _GOOD, strict=True))
     return "#" + "".join(f"{c:02x}" for c in mixed)
@@ -150,13 +147,3 @@ def _unit_ticks(parameter: Mapping[str, Any], width: int) -> list[tuple[float, s
         (place, text if len(text) <= room else text[: max(int(room) - 1, 1)] + "…")
         for place, text in zip(places, texts, strict=True)
     ]
-
-
-__all__ = [
-    "GRID",
-    "by_telling",
-    "importance_bars",
-    "measured_trials",
-    "parallel_coordinates",
-    "slice_plot",
-]

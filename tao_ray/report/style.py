@@ -36,6 +36,7 @@ margin:0 0 14px}
 figure{margin:0 0 20px;min-width:0}
 figure svg{display:block;width:100%;height:auto;font-family:inherit}
 figure path.l:hover{stroke-width:4}
+svg .h{stroke:#fff;stroke-width:4px;paint-order:stroke}
 .narrow{display:none}
 .halves{display:grid;grid-template-columns:1fr 1fr;gap:8px 20px}
 .scroll{overflow-x:auto;margin:0 0 12px;max-height:70vh}
@@ -45,11 +46,12 @@ th{background:#f8fafc;position:sticky;top:0;white-space:nowrap;font-weight:600}
 .sort th{cursor:pointer}
 .sort th::after{content:" \\2195";color:#b6bdc8}
 td.n,th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
-tr.mark td{background:#fff7ed;font-weight:600}
+tr.mark td{background:#fff3e6}
 code,pre{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace}
 code{background:#f1f3f6;border-radius:4px;padding:1px 4px;font-size:.92em;overflow-wrap:anywhere}
 pre{background:#111827;color:#e5e7eb;border-radius:8px;padding:12px 14px;overflow-x:auto;
 font-size:12.5px;line-height:1.5;margin:0 0 12px;max-height:60vh}
+td code{overflow-wrap:normal}
 summary{cursor:pointer;color:#1d4ed8;margin:0 0 8px}
 @media (max-width:760px){
 main{padding:16px 8px 40px}
@@ -59,6 +61,7 @@ h1{font-size:21px}
 .halves{grid-template-columns:1fr}
 .cards{grid-template-columns:1fr 1fr}
 .cards b{font-size:19px}
+pre{white-space:pre-wrap;overflow-wrap:anywhere}
 }
 @media print{body{background:#fff}section{break-inside:avoid;border:0;padding:0}nav{display:none}}
 """.replace("\n", "")

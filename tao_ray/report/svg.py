@@ -55,7 +55,7 @@ class Scale:
 
 def _log_ticks(low: float, high: float, about: int) -> list[float]:
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    steps = (1, 2, 5) if len(decades) <= 2 else (1,)
+    steps = (1, 2, 5) if high / low <= 200 else (1,)
     ticks = [m * 10.0**d for d in decades for m in steps]
     ticks = [t for t in ticks if low * 0.999 <= t <= high * 1.001]
     return ticks[:: max(1, math.ceil(len(ticks) / max(about, 1)))]
@@ -153,8 +153,11 @@ class Svg:
         color: str = MUTED,
         size: float = FONT,
         bold: bool = False,
+        halo: bool = False,
     ) -> None:
+        """halo: legible over lines."""
         extra = ' font-weight="600"' if bold else ""
+        extra += ' class="h"' if halo else ""
         self._parts.append(
             f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{color}"'
             f' font-size="{size:g}"{extra}>{escape(text)}</text>'

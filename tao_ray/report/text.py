@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -47,17 +48,21 @@ def count(n: int, noun: str) -> str:
     return f"{n} {noun}{'' if n == 1 else 's'}"
 
 
-def listing(names: list[str], most: int = 8) -> str:
+def listing(names: Sequence[str], most: int = 8) -> str:
     """Names in a row, cut after `most`."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-def short_names(names: list[str]) -> dict[str, str]:
-    """Each dotted name by as few of its last parts as tell it from the others."""
+_SAYS_NOTHING = {"enable", "enabled", "name", "type", "value"}
+
+
+def short_names(names: Sequence[str]) -> dict[str, str]:
+    """Each dotted name by as few of its last parts as tell what it is, and it from the others."""
     short = {}
     for name in names:
         parts = name.split(".")
-        for n in range(1, len(parts) + 1):
+        tail = name
+        for n in range(2 if parts[-1] in _SAYS_NOTHING else 1, len(parts) + 1):
             tail = ".".join(parts[-n:])
             if sum(other == tail or other.endswith(f".{tail}") for other in names) == 1:
                 break
