@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     runs = [read_run(RunDir.find(ref)) for ref in args.runs]
     table = Table(box=None, pad_edge=False, header_style="bold")
     for header in ["", *(r.id for r in runs)]:
-        table.add_column(Text(header))
+        table.add_column(Text(header), overflow="fold")
     for row in rows(runs):
         table.add_row(*(Text(cell) for cell in row))
     console = Console(highlight=False)

@@ -7,6 +7,7 @@ network has an evaluate action, and a configuration that trains the winner longe
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from tao_ray.config import load_config
 from tao_ray.errors import TaoRayError
 from tao_ray.files import write_text
 from tao_ray.network.resolve import resolve_evaluation, resolve_network
-from tao_ray.network.spec import Spec, build_spec, flatten
+from tao_ray.network.spec import Spec, build_spec, flatten, set_path
 from tao_ray.network.tree import dump_yaml
 from tao_ray.report.run_data import RunData
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 HANDOVER, OVERRIDES, LONGER = "handover.json", "overrides.yaml", "train_longer.yaml"
+RESULTS = "./results"
 _LONGER_FACTOR = 2
 
 
@@ -65,7 +67,7 @@ def handover(run: RunData, epochs: int | None = None) -> HandOver:
     network = resolve_network(config.model, config.data, config.objective, config.directory)
     suffix = network.config_format
     files = {
-        f"spec.{suffix}": Spec(best["spec"]).render(suffix),
+        f"spec.{suffix}": _movable(best).render(suffix),
         OVERRIDES: dump_yaml(best["hyperparameters"]),
         LONGER: _longer(config, best, epochs or _LONGER_FACTOR * run.max_epochs, run),
     }
@@ -88,6 +90,16 @@ def export(run: RunData, target: Path, epochs: int | None = None) -> HandOver:
         write_text(target / name, text)
     write_text(target / HANDOVER, json.dumps(made.data, indent=1))
     return made
+
+
+def _movable(best: Mapping[str, Any]) -> Spec:
+    """The winner's spec, writing its results below the working directory: training it again must
+    not overwrite the winner."""
+    spec = copy.deepcopy(best["spec"])
+    for key, value in flatten(spec).items():
+        if isinstance(value, str) and value.startswith(best["results_dir"]):
+            set_path(spec, key, RESULTS + value[len(best["results_dir"]) :])
+    return Spec(spec)
 
 
 def changes(run: RunData, hyperparameters: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
@@ -140,9 +152,9 @@ def _data(
 def _longer(config: RunConfig, best: Mapping[str, Any], epochs: int, run: RunData) -> str:
     """A search of one trial, whose trial 0, the network's defaults, is the winner."""
     data = config.dump()
-    overrides = {**flatten(data["model"].get("overrides", {})), **best["hyperparameters"]}
+    own = flatten(data["model"]["overrides"]) if data["model"]["overrides"] else {}
     data["name"] = f"{config.name[:57]}-longer"
-    data["model"]["overrides"] = overrides
+    data["model"]["overrides"] = {**own, **best["hyperparameters"]}
     search = data["search"]
     search.update(algorithm="random", trials=1, max_concurrent=1, options={})
     if "max_epochs" in search or run.max_epochs > 1:
@@ -168,7 +180,7 @@ def _evaluation(
     spec = build_spec(
         evaluation,
         best["hyperparameters"],
-        results_dir="./results",
+        results_dir=RESULTS,
         num_epochs=None,
         start_from=best["checkpoint"]["path"],
     )

@@ -23,6 +23,7 @@ from tao_ray.report.style import CSS, SCRIPT
 
 WIDE, HALF, NARROW = 940, 460, 344
 """Plots are drawn for the width they are shown at, so that their text keeps its size."""
+_BREAK = r"\1<wbr>"
 
 
 def render_html(document: Document) -> str:
@@ -114,8 +115,16 @@ def _inline(text: str) -> str:
     parts = re.split(r"`([^`]*)`", text)
     for i, part in enumerate(parts):
         safe = escape(part)
-        parts[i] = f"<code>{safe}</code>" if i % 2 else re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", safe)
+        if i % 2:
+            parts[i] = _breakable(safe)
+        else:
+            parts[i] = re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", safe)
     return "".join(parts)
+
+
+def _breakable(code: str) -> str:
+    """Names and paths may break at their joints, which a narrow screen needs."""
+    return f"<code>{re.sub('([._/])(?=[^._/])', _BREAK, code)}</code>"
 
 
 def _anchor(section: Section) -> str:

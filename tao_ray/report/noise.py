@@ -57,8 +57,9 @@ def verdict(run: RunData) -> Verdict:
             "unclear",
             "It cannot be told whether the gain is noise.",
             (
-                f"The best trial is {shown(gain, 3)} better than the defaults, but neither curve has "
-                f"{_LEAST_LATE} measured epochs in its second half, so their jitter is unknown.",
+                f"The best trial is {shown(gain, 3)} better than the defaults, but neither curve "
+                f"has {_LEAST_LATE} measured epochs in its second half, so their jitter is "
+                "unknown.",
                 *_SEEDS,
             ),
         )
@@ -74,8 +75,8 @@ def _against_luck(
     late_gain = late if run.objective.direction == "maximize" else -late
     reasons = [
         f"The best trial is {shown(gain, 3)} better than the defaults (trial 0). From epoch to "
-        f"epoch the second halves of these two curves jitter by {shown(spread, 2)} (standard deviation, "
-        "trend removed).",
+        f"epoch the second halves of these two curves jitter by {shown(spread, 2)} (standard "
+        "deviation, trend removed).",
         f"If all {count(n, 'measured trial')} were equally good, the luckiest would lead by about "
         f"{shown(luck, 2)}; the gain is {gain / luck:.1f} times that."
         if luck > 0
