@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from tao_ray.experiment.dashboard import addresses, with_dashboard
+
 if TYPE_CHECKING:
     from tao_ray.config import RayConfig
 
@@ -37,26 +39,29 @@ def prepare_environment(max_concurrent: int) -> None:
 
 
 @contextmanager
-def cluster(config: RayConfig, processes: int) -> Iterator[None]:
+def cluster(config: RayConfig, processes: int) -> Iterator[list[str]]:
     """A running Ray: the one at `config.address`, or one of our own that ends with the block.
 
-    processes: supervising processes that will run at a time.
+    Yields what the user is to be told of it. processes: supervising processes that will run at a
+    time.
     """
     import ray
 
     level = getattr(logging, config.log_level.upper())
     if config.address:
-        ray.init(address=config.address, logging_level=level, log_to_driver=False)
+        context = ray.init(address=config.address, logging_level=level, log_to_driver=False)
     else:
-        ray.init(
+        context = ray.init(
             num_cpus=config.num_cpus or os.cpu_count(),
-            include_dashboard=False,
+            include_dashboard=with_dashboard(config),
+            dashboard_port=config.dashboard_port,
+            _metrics_export_port=config.metrics_port,
             object_store_memory=_OBJECT_STORE_BYTES,
             logging_level=level,
             log_to_driver=False,
             configure_logging=False,
         )
     try:
-        yield
+        yield addresses(context)
     finally:
         ray.shutdown()

@@ -24,6 +24,8 @@ from tao_ray.experiment.watchdog import Watchdog
 from tao_ray.files import write_text
 from tao_ray.journal import JournalLocked, is_being_written
 from tao_ray.platforms import open_platform
+from tao_ray.tracking.opening import check_tracking, open_trackers
+from tao_ray.tracking.tracker import RunInfo, Trackers
 from tao_ray.trial.state import RunState
 from tao_ray.trial.supervisor import Supervisor
 
@@ -87,14 +89,26 @@ def _drive(plan: Plan, run_dir: RunDir, view: View) -> Result:
         view.open(terminal, plan, run_dir)
         state = RunState()
         result = None
+        trackers = Trackers()
         try:
-            stack.enter_context(cluster(plan.config.ray, limits.max_concurrent))
+            check_tracking(plan.config.tracking)
+            for line in stack.enter_context(cluster(plan.config.ray, limits.max_concurrent)):
+                view.say(line)
             journal = _open_journal(run_dir)
+            info = RunInfo(
+                run_dir.id,
+                run_dir.path,
+                plan.objective,
+                plan.settings.trials,
+                limits.max_concurrent,
+            )
+            trackers = open_trackers(plan.config.tracking, info, view.say)
             conductor = Conductor(plan.algorithm(), plan.objective, journal, limits)
             state = conductor.state
             conductor.replay(journal.read())
-            result = _Search(plan, run_dir, view, conductor, journal).run()
+            result = _Search(plan, run_dir, view, conductor, journal, trackers).run()
         finally:
+            trackers.close(state, result)
             view.close(state, result)
         return result
 
@@ -127,12 +141,21 @@ def _open_journal(run_dir: RunDir) -> Any:
 class _Search:
     """The search itself, between an open journal and the result."""
 
-    def __init__(self, plan: Plan, run_dir: RunDir, view: View, conductor: Conductor, journal: Any):
+    def __init__(
+        self,
+        plan: Plan,
+        run_dir: RunDir,
+        view: View,
+        conductor: Conductor,
+        journal: Any,
+        trackers: Trackers,
+    ):
         self._plan = plan
         self._run_dir = run_dir
         self._view = view
         self._conductor = conductor
         self._journal = journal
+        self._trackers = trackers
         self._platform, gpus = open_platform(
             plan.config.platform, run_dir.jobs, plan.settings.max_concurrent
         )
@@ -213,6 +236,7 @@ class _Search:
             self._told = len(state.notices)
             self._collector.collect_ended(state.trials.values())
             self._view.update(state, now)
+            self._trackers.update(state)
             self._watchdog.look(state, now)
 
     def _put_away_jobs(self, *, only_done_with: bool) -> None:
