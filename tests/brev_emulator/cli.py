@@ -94,7 +94,7 @@ def _run(
         account.data["active"] = words[0]
         return 0
     if command == "mint-cert":
-        return sshconfig.mint(account, home, words[0])
+        return sshconfig.mint(account, words[1], words[0])  # whatever HOME ssh has
     if command == "refresh":
         effect = fault["effect"] if fault else ""
         if effect == "empty_user":

@@ -63,7 +63,7 @@ def _blocks(account: Account, item: dict[str, Any], alias: str, home: str, pem: 
         route = f"  Hostname 127.0.0.1\n  Port {port}\n  User {machines.user()}\n"
     text = ""
     if match != "off":
-        mint = f"{account.directory}/bin/brev mint-cert {alias}"
+        mint = f"{account.directory}/bin/brev mint-cert {alias} {home}"
         identity = f'  IdentityFile "{home}/.brev/ssh-certs/{alias}"\n'
         text += f'Match host {alias} exec "{mint}"\n{identity}'
         text += f"{route}{_COMMON}" if match == "required" else ""

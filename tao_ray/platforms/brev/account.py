@@ -31,10 +31,10 @@ class Account:
         self._prices: tuple[float, dict[str, float]] | None = None
 
     def instances(self, since: float | None = None) -> dict[str, Instance]:
-        """All instances by name, as listed at or after `since` (default: now)."""
+        """All instances by name, as listed after `since` (default: now)."""
         since = self._clock() if since is None else since
         with self._looking:
-            if self._seen is None or self._seen[0] < since:
+            if self._seen is None or self._seen[0] <= since:
                 at = self._clock()
                 rows = self._cli.ls(self._org)
                 rows.sort(key=lambda row: row.status != "DELETING")  # a successor hides it

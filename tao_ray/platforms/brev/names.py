@@ -24,14 +24,17 @@ def machine_name(run: str, number: int) -> str:
 def run_prefix(run: str) -> str:
     """What the names of one run's machines begin with."""
     slug = re.sub(r"[^a-z0-9]+", "-", run.lower()).strip("-")
-    if slug != run or len(slug) > _LONGEST:
+    if slug != run or not slug or len(slug) > _LONGEST:
         digest = hashlib.sha256(run.encode()).hexdigest()[:6]
         slug = f"{slug[:_LONGEST].strip('-')}-{digest}".strip("-")
     return f"{PREFIX}{slug}-"
 
 
-def is_ours(name: str) -> bool:
-    return len(name) <= 63 and bool(_OURS.fullmatch(name))
+def is_ours(name: str, run: str | None = None) -> bool:
+    """Whether this project made it; with `run`: whether that run did (``a`` is not ``a-1``)."""
+    if len(name) > 63 or not _OURS.fullmatch(name):
+        return False
+    return run is None or name.rpartition("-")[0] + "-" == run_prefix(run)
 
 
 def check_ours(name: str) -> str:

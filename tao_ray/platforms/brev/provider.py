@@ -27,7 +27,7 @@ from tao_ray.platforms.brev.errors import (
     BrevTimeoutError,
     BrevUnsupportedError,
 )
-from tao_ray.platforms.brev.names import PREFIX, check_ours, is_ours
+from tao_ray.platforms.brev.names import check_ours, is_ours
 from tao_ray.platforms.brev.records import Instance, InstanceType
 from tao_ray.platforms.machine import Machine, MachineShape
 
@@ -151,10 +151,9 @@ class BrevProvider:
         """What `ls` shows of an instance now; None: there is none."""
         return self._account.look(name)
 
-    def names(self, prefix: str = PREFIX) -> list[str]:
-        """Names of all instances that this project made, or of those of one run (`run_prefix`)."""
-        listing = self._account.instances()
-        return sorted(name for name in listing if is_ours(name) and name.startswith(prefix))
+    def names(self, run: str | None = None) -> list[str]:
+        """Names of all instances that this project made and that exist now, or of one run's."""
+        return sorted(name for name in self._account.instances() if is_ours(name, run))
 
     def price(self, instance: Instance) -> float:
         """Its reviewed USD per hour; the dearest offer's where `ls` hides the type."""

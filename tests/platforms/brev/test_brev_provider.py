@@ -281,6 +281,8 @@ def test_many_at_a_time_share_their_looks(emulator: BrevEmulator, rent: Rent) ->
     assert failures == []
     assert sorted(emulator.alive()) == names
     assert provider.names() == names
+    assert provider.names("run") == names
+    assert provider.names("ru") == []
     for name in names:
         provider.delete(name)
     assert emulator.instances() == {}
