@@ -5,20 +5,21 @@ What was done already, by a driver that was killed, is not done again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
 from tao_ray.errors import TaoRayError
-from tao_ray.experiment.collect import write_text
 from tao_ray.experiment.consent import Answers, consent, too_long
 from tao_ray.experiment.control import EXIT_INTERRUPTED
 from tao_ray.experiment.evaluation import BASELINE, Evaluator, JobStopped, baseline_comes_first
 from tao_ray.experiment.plan import Plan
 from tao_ray.experiment.review import make_review
 from tao_ray.experiment.run_dir import RunDir
+from tao_ray.files import write_text
 from tao_ray.journal import Event, Journal, read_events
 from tao_ray.platforms.base import Check, HasPrices, Platform
 from tao_ray.trial.state import RunState
@@ -32,13 +33,24 @@ class Stopped(TaoRayError):
     exit_code = EXIT_INTERRUPTED
 
 
-def counted_samples(run_dir: RunDir) -> int | None:
-    """The size of the training set that this run's plan was made with, if it was counted."""
-    for event in _events(run_dir):
+@dataclass(frozen=True)
+class Begun:
+    """What an earlier driver of a run has settled. agreed: its search may start or has started.
+
+    counted_samples: the size of the training set its plan was made with, if it was counted.
+    """
+
+    agreed: bool = False
+    counted_samples: int | None = None
+
+
+def begun(run_dir: RunDir) -> Begun:
+    """How far a run has come before its search."""
+    events = _events(run_dir)
+    for event in events:
         if event.kind == "consent":
-            samples: int | None = event.data.get("counted_samples")
-            return samples
-    return None
+            return Begun(True, event.data["counted_samples"])
+    return Begun(agreed=any(event.kind == "proposed" for event in events))
 
 
 def before_search(
@@ -48,16 +60,15 @@ def before_search(
     gpus: int,
     answers: Answers,
     console: Console,
-    warnings: tuple[Check, ...] = (),
+    warnings: Sequence[Check] = (),
 ) -> None:
     """Do what comes before the search. Returns if it may start.
 
     gpus: those of a trial. Raises NoConsent, TaoRayError if the baseline failed, Stopped.
     """
-    events = _events(run_dir)
-    state = RunState.fold(events)
-    if state.trials or any(event.kind == "consent" for event in events):
+    if begun(run_dir).agreed:
         return
+    state = RunState.fold(_events(run_dir))
     run_dir.stop_request.unlink(missing_ok=True)
     if baseline_comes_first(plan):
         if isinstance(platform, HasPrices) and BASELINE not in state.evaluations:
@@ -71,7 +82,7 @@ def before_search(
         platform,
         gpus,
         run_dir.path.parent.parent,
-        warnings=warnings,
+        warnings=tuple(warnings),
         baseline=state.evaluations.get(BASELINE),
         where=run_dir.path,
     )

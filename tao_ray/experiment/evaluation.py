@@ -28,11 +28,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tao_ray.errors import TaoRayError
-from tao_ray.experiment.collect import write_text
 from tao_ray.experiment.jobs import Ended, JobPlan, JobStopped, Watch, run_job
 from tao_ray.experiment.measure import Measure, Unmeasurable, find_measure
 from tao_ray.experiment.plan import Plan
 from tao_ray.experiment.run_dir import RunDir
+from tao_ray.files import write_text
 from tao_ray.journal import Event, JournalWriter
 from tao_ray.network.conventions import TRAINING_ACTIONS
 from tao_ray.platforms.base import Platform
@@ -117,14 +117,14 @@ class Evaluator:
         if known is not None and known["status"] not in (RUNNING, FAILED):
             return known
         if kind == SKIPPED:
-            return self._settle(BASELINE, SKIPPED, "baseline: skip was said", kind=None)
+            return self._settle(BASELINE, SKIPPED, "baseline: skip was said", {})
         if kind == TRIAL_0:
             reason = "the training starts from scratch: trial 0, the network's defaults, is the "
-            return self._settle(BASELINE, PENDING, f"{reason}reference", kind=kind)
+            return self._settle(BASELINE, PENDING, f"{reason}reference", {"kind": kind})
         if kind == TRAIN:
             return self._checked(self._train_baseline())
         if isinstance(self._measure, Unmeasurable):
-            return self._settle(BASELINE, INAPPLICABLE, self._measure.reason, kind=kind)
+            return self._settle(BASELINE, INAPPLICABLE, self._measure.reason, {"kind": kind})
         checkpoint = self._plan.config.model.checkpoint
         assert checkpoint is not None
         return self._checked(self._evaluate(BASELINE, checkpoint, {}, {"kind": kind}))
@@ -132,7 +132,7 @@ class Evaluator:
     def _checked(self, record: Record) -> Record:
         if record["status"] != FAILED:
             return record
-        failure = record["failure"] or {}
+        failure = record.get("failure") or {}
         evidence = "".join(f"\n    {line}" for line in failure.get("evidence", ()))
         raise TaoRayError(
             f"the baseline failed, so the search was not started: {record['reason']}{evidence}",
@@ -144,6 +144,12 @@ class Evaluator:
         """A training with the defaults outside the search, then its evaluation."""
         plan, setup = self._plan, self._plan.setup(self._trial_gpus)
         defaults = plan.derived.space.defaults()
+        known = self._records.get(BASELINE, {})
+        if (
+            "trained_s" in known and "checkpoint" in known
+        ):  # only its evaluation is still to be done
+            done = {key: known.get(key) for key in ("kind", "epoch", "trained_s", "note")}
+            return self._evaluate(BASELINE, known["checkpoint"], defaults, done)
         job = JobPlan(
             plan.network,
             id="",
@@ -170,14 +176,17 @@ class Evaluator:
         facts |= {"epoch": chosen, "trained_s": ended.seconds}
         found = self._checkpoint("baseline", record["job"], chosen)
         if isinstance(self._measure, Unmeasurable) or found is None:
-            note = "measured by the training itself, as it is not evaluated"
-            value = epochs[chosen]
             return self._settle(
                 BASELINE,
                 MEASURED,
                 "",
-                **{**record, **facts, "direction": plan.objective.direction, "note": note},
-                metric=value,
+                {
+                    **record,
+                    **facts,
+                    "direction": plan.objective.direction,
+                    "metric": epochs[chosen],
+                    "note": "measured by the training itself, as it is not evaluated",
+                },
             )
         return self._evaluate(BASELINE, found[0], defaults, {**facts, "note": found[1]})
 
@@ -193,7 +202,7 @@ class Evaluator:
             if pair is not None and pair[0].status != TrialStatus.FAILED.value
         ]
         if not good:
-            return self._settle(FINAL, INAPPLICABLE, "no trial succeeded")
+            return self._settle(FINAL, INAPPLICABLE, "no trial succeeded", {})
         return self._with_delta(self._trial(FINAL, *good[0]))
 
     def _trial_0(self, state: RunState) -> Record:
@@ -202,21 +211,21 @@ class Evaluator:
         if trial is None or judged is None:
             why = f": {trial.failure.message}" if trial and trial.failure else ""
             return self._settle(
-                BASELINE, INAPPLICABLE, f"trial 0 was not measured{why}", kind=TRIAL_0
+                BASELINE, INAPPLICABLE, f"trial 0 was not measured{why}", {"kind": TRIAL_0}
             )
         return self._trial(BASELINE, trial, judged, kind=TRIAL_0)
 
     def _trial(self, name: str, trial: TrialState, judged: EpochState, **facts: Any) -> Record:
         facts |= {"trial": trial.id, "epoch": judged.epoch}
         if isinstance(self._measure, Unmeasurable):
-            return self._settle(name, INAPPLICABLE, self._measure.reason, **facts)
+            return self._settle(name, INAPPLICABLE, self._measure.reason, facts)
         own_epoch = judged.epoch - (trial.start.epoch if trial.start else 0)
         job = trial.last_job.id if trial.last_job else ""
         found = self._checkpoint(trial.id, job, own_epoch)
         if found is None:
             trains = self._plan.network.action.name in TRAINING_ACTIONS
             reason = f"there is no checkpoint of trial {trial.id}, epoch {judged.epoch} or before"
-            return self._settle(name, FAILED if trains else INAPPLICABLE, reason, **facts)
+            return self._settle(name, FAILED if trains else INAPPLICABLE, reason, facts)
         checkpoint, facts["note"] = found
         other = self._records.get(BASELINE if name == FINAL else FINAL, {})
         if other.get("checkpoint") == checkpoint and other.get("status") == MEASURED:
@@ -225,9 +234,7 @@ class Evaluator:
                 name,
                 REUSED,
                 reason,
-                checkpoint=checkpoint,
-                **{key: other.get(key) for key in _MEASUREMENT},
-                **facts,
+                {**{k: other.get(k) for k in _MEASUREMENT}, "checkpoint": checkpoint, **facts},
             )
         return self._evaluate(name, checkpoint, trial.config, facts)
 
@@ -301,9 +308,8 @@ class Evaluator:
             return self._fail(record, _missing(objective.metric, ended.metrics))
         if not math.isfinite(value):
             return self._fail(record, Failure(FailureKind.NAN, f"{objective.metric} = {value}"))
-        return self._settle(
-            name, MEASURED, "", **{**record, "metric": value, "metrics": ended.metrics}
-        )
+        facts = {**record, "metric": value, "metrics": dict(ended.metrics)}
+        return self._settle(name, MEASURED, "", facts)
 
     def _run(
         self, name: str, job: JobPlan, prefix: str, facts: Mapping[str, Any]
@@ -315,10 +321,10 @@ class Evaluator:
         config = self._plan.config.failures
         hours = config.job_timeout_hours
         known = self._records.get(name, {})
-        attempt = known.get("attempt", 0)
-        again = known.get("status") == RUNNING and str(known.get("job", "")).startswith(prefix)
-        same = again and known.get("checkpoint") == facts.get("checkpoint")
-        attempt = attempt if same else attempt + 1
+        attempt = known["attempt"] if str(known.get("job", "")).startswith(prefix) else 0
+        same = known.get("checkpoint") == facts.get("checkpoint")
+        if not (attempt and same and known["status"] == RUNNING):
+            attempt += 1
         for retries_left in reversed(range(config.max_retries + 1)):
             job = JobPlan(**{**vars(job), "id": f"{prefix}-{attempt}"})
             record = {
@@ -355,9 +361,11 @@ class Evaluator:
         name = record["name"]
         self._say(f"{name}: failed: {failure.message}")
         facts = {**record, "failure": failure.to_json()}
-        return self._settle(name, FAILED, f"{failure.kind.cause} - {failure.message}", **facts)
+        return self._settle(name, FAILED, f"{failure.kind.cause} - {failure.message}", facts)
 
-    def _settle(self, name: str, status: str, reason: str, **facts: Any) -> dict[str, Any]:
+    def _settle(
+        self, name: str, status: str, reason: str, facts: Mapping[str, Any]
+    ) -> dict[str, Any]:
         facts = {**facts, "name": name, "status": status, "reason": reason or None}
         if facts.get("metric") is not None:
             self._say(f"{name}: {facts['metric_name']} = {facts['metric']:.6g}")

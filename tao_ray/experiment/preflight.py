@@ -54,10 +54,13 @@ class Preflight:
         return [c for c in self.checks if not c.ok and c.warning]
 
 
-def preflight(config: RunConfig, counted_samples: int | None = None) -> Preflight:
+def preflight(
+    config: RunConfig, counted_samples: int | None = None, *, count: bool = True
+) -> Preflight:
     """Check everything, whatever fails. Touches nothing but the results directory.
 
-    counted_samples: the size of the training set if it was counted before; then that stays.
+    counted_samples: the size of the training set if it was counted before. count: plan with the
+    size that is counted now, if neither the configuration nor an earlier count says it.
     """
     checks: list[Check] = []
     plan: Plan | None = None
@@ -77,7 +80,7 @@ def preflight(config: RunConfig, counted_samples: int | None = None) -> Prefligh
     if plan is not None:
         found, samples = data_checks(plan, platform)
         checks += found
-        if plan.train_sample_count is None and samples is not None:
+        if count and plan.train_sample_count is None and samples is not None:
             plan = make_plan(config, samples)
         checks += _batch_checks(plan, gpus)
     platform.close()

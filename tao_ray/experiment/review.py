@@ -6,7 +6,7 @@ proposals are these.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -294,7 +294,7 @@ def _items(*pairs: tuple[str, str]) -> Iterator[str]:
     yield from (f"- **{name}**: {text}" for name, text in pairs)
 
 
-def _table(headers: tuple[str, ...], rows: list[tuple[str, ...]]) -> Iterator[str]:
+def _table(headers: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
     if not rows:
         yield "None: the network brings its own."
         return

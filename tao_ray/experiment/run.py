@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 import yaml
+from rich.console import Console
 
 from tao_ray._version import __version__
 from tao_ray.config import config_differences, load_config
 from tao_ray.errors import TaoRayError
+from tao_ray.experiment.before_search import before_search, begun
 from tao_ray.experiment.cluster import cluster, prepare_environment
 from tao_ray.experiment.collect import Collector
 from tao_ray.experiment.conductor import Conductor, Limits
+from tao_ray.experiment.consent import Answers, terminal_ask
 from tao_ray.experiment.control import Control
-from tao_ray.experiment.plan import Plan, make_plan
+from tao_ray.experiment.evaluation import Evaluator, JobStopped
+from tao_ray.experiment.plan import Plan
+from tao_ray.experiment.preflight import Preflight, preflight, require
 from tao_ray.experiment.quiet import quiet
 from tao_ray.experiment.result import Result, run_status, search_space, write_result
 from tao_ray.experiment.run_dir import RunDir, results_root
@@ -53,15 +58,23 @@ class View(Protocol):
         """The run has ended, or failed if there is no result."""
 
 
-def start(config: RunConfig, view: View) -> Result:
-    """Run a search in a fresh run directory. Raises TaoRayError."""
-    plan = make_plan(config)
+def start(config: RunConfig, view: View, answers: Answers | None = None) -> Result:
+    """Run a search in a fresh run directory: preflight, baseline, review, search, evaluation.
+
+    answers: what the user has said beforehand; by default nothing, and a terminal is asked.
+    Raises TaoRayError.
+    """
+    console = Console(highlight=False)
+    found = preflight(config)
+    require(found, console)
     run_dir = RunDir.create(results_root(config.results), config.name)
     write_text(run_dir.experiment, yaml.safe_dump(config.dump(), sort_keys=False))
-    return _drive(plan, run_dir, view)
+    return _begin(found, run_dir, view, answers, console)
 
 
-def resume(run_dir: RunDir, config: RunConfig | None, view: View) -> Result:
+def resume(
+    run_dir: RunDir, config: RunConfig | None, view: View, answers: Answers | None = None
+) -> Result:
     """Go on with a run. Raises TaoRayError, also when `config` is not the run's own."""
     saved = load_config(run_dir.experiment)
     if config is not None:
@@ -73,7 +86,21 @@ def resume(run_dir: RunDir, config: RunConfig | None, view: View) -> Result:
                 where=str(run_dir.path),
                 remedy="undo the changes, or start a new run without --resume",
             )
-    return _drive(make_plan(saved), run_dir, view)
+    before = begun(run_dir)
+    found = preflight(saved, before.counted_samples, count=not before.agreed)
+    return _begin(found, run_dir, view, answers, Console(highlight=False))
+
+
+def _begin(
+    found: Preflight, run_dir: RunDir, view: View, answers: Answers | None, console: Console
+) -> Result:
+    """What comes before the search, then the search."""
+    plan = require(found, console)
+    platform, gpus = open_platform(plan.config.platform, run_dir.jobs, plan.settings.max_concurrent)
+    answers = answers or Answers(ask=terminal_ask())
+    before_search(plan, run_dir, platform, gpus, answers, console, found.warnings)
+    platform.close()
+    return _drive(plan, run_dir, view)
 
 
 def _drive(plan: Plan, run_dir: RunDir, view: View) -> Result:
@@ -156,10 +183,10 @@ class _Search:
         self._conductor = conductor
         self._journal = journal
         self._trackers = trackers
-        self._platform, gpus = open_platform(
+        self._platform, self._gpus = open_platform(
             plan.config.platform, run_dir.jobs, plan.settings.max_concurrent
         )
-        self._setup = plan.setup(gpus)
+        self._setup = plan.setup(self._gpus)
         self._collector = Collector(
             self._platform, run_dir.trials, plan.objective, plan.network.status_path
         )
@@ -185,6 +212,8 @@ class _Search:
         self._collector.collect_ended(conductor.state.trials.values())
         for problem in self._collector.close():
             conductor.say(problem)
+        if not self._interrupted():
+            self._evaluate()
         halt = conductor.halt
         reason = halt.reason if halt else ""
         status = run_status(conductor.state, bool(halt and halt.resumable), reason)
@@ -192,6 +221,31 @@ class _Search:
         return write_result(
             self._plan, self._run_dir, conductor.state, self._platform, status, reason
         )
+
+    def _evaluate(self) -> None:
+        """Evaluate the winner and, where it is the baseline, trial 0."""
+        self._view.update(self._conductor.state, time.time())
+        evaluator = Evaluator(
+            self._plan,
+            self._run_dir,
+            self._platform,
+            self._gpus,
+            self._journal,
+            watch=self._watch,
+            say=self._view.say,
+        )
+        with self._control.listening(), suppress(JobStopped):
+            evaluator.after_search(self._conductor.state)
+        self._conductor.catch_up()
+
+    def _watch(self, event: object) -> None:
+        self._control.poll()
+        if self._interrupted():
+            raise JobStopped
+
+    def _interrupted(self) -> bool:
+        halt = self._conductor.halt
+        return halt is not None and halt.resumable
 
     def _tune(self) -> None:
         from ray import tune

@@ -212,6 +212,7 @@ def closing_lines(result: Result) -> list[str]:
                 f"improvement over trial 0 (the network's defaults): {best['improvement']:+.4g} "
                 f"from {best['trial_0_metric']:.6g}"
             )
+        lines += _evaluation_lines(result.data)
         lines += [f"  {name}: {_shown(value)}" for name, value in best["hyperparameters"].items()]
         if best["checkpoint"]:
             lines.append(f"checkpoint: {best['checkpoint']['path']}")
@@ -227,6 +228,19 @@ def closing_lines(result: Result) -> list[str]:
     if result.status == "interrupted":
         lines.append(f"go on with: tao-ray resume {result.run_dir}")
     return lines
+
+
+def _evaluation_lines(data: Mapping[str, Any]) -> list[str]:
+    """The final evaluation and how it compares with the baseline."""
+    final = data.get("final_evaluation")
+    if not final:
+        return []
+    if final.get("metric") is None:
+        return [f"final evaluation: {final['status']}: {final['reason']}"]
+    line = f"final evaluation: {final['metric_name']} = {final['metric']:.6g}"
+    if final.get("delta") is not None:
+        line += f", {final['delta']:+.4g} from the baseline's {final['baseline']:.6g}"
+    return [line]
 
 
 def best_lines(state: RunState, objective: Objective) -> list[str]:
