@@ -89,7 +89,8 @@ class ProcessJob:
         while exit_ is None:
             chunk = next(follower)
             if chunk is None:
-                if time.monotonic() - last_look >= 1.0:  # a killed runner leaves no exit record
+                if time.monotonic() - last_look >= 10 * self._machine.poll_interval:
+                    # A killed runner leaves no exit record.
                     last_look = time.monotonic()
                     exit_ = self.poll()
             elif chunk.path == end:

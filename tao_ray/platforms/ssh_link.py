@@ -47,7 +47,15 @@ class SshTimings:
 
 
 class _Connection:
-    def __init__(self, client: paramiko.SSHClient, proxy: subprocess.Popen[bytes] | None):
+    """An open connection and the threads that watch it: one closes it when a wait on it takes
+    too long, the other when the far side does not answer."""
+
+    def __init__(
+        self,
+        client: paramiko.SSHClient,
+        proxy: subprocess.Popen[bytes] | None,
+        timings: SshTimings,
+    ):
         transport = client.get_transport()
         assert transport is not None
         self.transport = transport
@@ -55,12 +63,44 @@ class _Connection:
         self.most = _MOST_CHANNELS
         self._client = client
         self._proxy = proxy
+        self._timings = timings
+        self._deadlines: dict[object, float] = {}
+        for watch in (self._guard, self._ask):
+            threading.Thread(target=watch, daemon=True).start()
+
+    @contextlib.contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """Close the connection if the block takes longer: that ends every wait on it."""
+        block = object()
+        self._deadlines[block] = time.monotonic() + seconds
+        try:
+            yield
+        finally:
+            expired = self._deadlines.pop(block, None) is None
+        if expired:
+            raise EOFError(f"no answer within {seconds:.3g} s")
 
     def close(self) -> None:
         self._client.close()
         if self._proxy is not None:
             self._proxy.terminate()
             self._proxy.wait()
+
+    def _guard(self) -> None:
+        while self.transport.is_active():
+            time.sleep(0.1)
+            now = time.monotonic()
+            late = [block for block, end in list(self._deadlines.items()) if end < now]
+            if late:
+                for block in late:
+                    self._deadlines.pop(block, None)
+                self.transport.close()
+
+    def _ask(self) -> None:
+        while self.transport.is_active():
+            time.sleep(self._timings.keepalive)
+            with contextlib.suppress(*_DEAD), self.within(self._timings.dead_after):
+                self.transport.global_request("keepalive@openssh.com", wait=True)
 
 
 class SshLink:
@@ -78,17 +118,21 @@ class SshLink:
         self._not_before = 0.0
 
     @contextlib.contextmanager
-    def channel(self, command: str, timeout: float) -> Iterator[paramiko.Channel]:
+    def channel(
+        self, command: str, timeout: float, *, whole: bool = False
+    ) -> Iterator[paramiko.Channel]:
         """A channel on which `command` has been started within `timeout` seconds.
 
-        Every failure of paramiko's in the block is raised as LinkError.
+        whole: the block must end within them, too. Every failure of paramiko's in the block is
+        raised as LinkError.
         """
         deadline = time.monotonic() + timeout
+        nothing = contextlib.nullcontext()
         with contextlib.ExitStack() as stack:
             while True:
                 connection = self._reserve(deadline)
                 try:
-                    with self.deadline(connection.transport, deadline):
+                    with connection.within(deadline - time.monotonic()):
                         channel = connection.transport.open_session(timeout=timeout)
                 except paramiko.ChannelException:  # the server allows no more on this connection
                     with self._lock:
@@ -104,31 +148,13 @@ class SshLink:
                 break
             stack.callback(self._give_back, connection, channel)
             try:
-                with self.deadline(connection.transport, deadline):
+                with connection.within(deadline - time.monotonic()):
                     channel.exec_command(command)
-                yield channel
+                with connection.within(deadline - time.monotonic()) if whole else nothing:
+                    yield channel
             except _DEAD as error:
                 self._drop(connection)
                 raise self._down(error) from error
-
-    @contextlib.contextmanager
-    def deadline(self, transport: paramiko.Transport, deadline: float) -> Iterator[None]:
-        """Close the connection if the block is not done at `deadline`: that ends every wait."""
-        expired = threading.Event()
-
-        def expire() -> None:
-            expired.set()
-            transport.close()
-
-        timer = threading.Timer(max(0.0, deadline - time.monotonic()), expire)
-        timer.daemon = True
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
-        if expired.is_set():
-            raise EOFError("no answer in time")
 
     def close(self) -> None:
         """Close the connections. The link may be used again."""
@@ -169,10 +195,7 @@ class SshLink:
     def _give_back(self, connection: _Connection, channel: paramiko.Channel) -> None:
         with self._lock:
             connection.channels -= 1
-        with (
-            contextlib.suppress(*_DEAD),
-            self.deadline(connection.transport, time.monotonic() + self._timings.dead_after),
-        ):
+        with contextlib.suppress(*_DEAD), connection.within(self._timings.dead_after):
             channel.close()
 
     def _drop(self, connection: _Connection) -> None:
@@ -199,7 +222,6 @@ class SshLink:
         self._failures = 0
         with self._lock:
             self._connections.append(connection)
-        threading.Thread(target=self._watch, args=(connection.transport,), daemon=True).start()
 
     def _open(self, limit: float) -> _Connection:
         route = find_route(self._target, limit)
@@ -213,11 +235,14 @@ class SshLink:
         try:
             if route.proxy_command is not None:
                 proxy, sock = _proxy(route.proxy_command)
+            else:
+                sock = socket.create_connection((route.host, route.port), limit)
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             client.connect(
                 route.host,
                 route.port,
                 route.user,
-                key_filename=list(route.identity_files),
+                key_filename=list(route.identity_files),  # type: ignore[arg-type]
                 sock=sock,
                 timeout=limit,
                 banner_timeout=limit,
@@ -238,17 +263,7 @@ class SshLink:
             if isinstance(error, _DEAD):
                 raise self._down(error) from error
             raise
-        return _Connection(client, proxy)
-
-    def _watch(self, transport: paramiko.Transport) -> None:
-        """Ask again and again whether the other side lives; close the connection if it is mute."""
-        while transport.is_active():
-            time.sleep(self._timings.keepalive)
-            with (
-                contextlib.suppress(*_DEAD),
-                self.deadline(transport, time.monotonic() + self._timings.dead_after),
-            ):
-                transport.global_request("keepalive@openssh.com", wait=True)
+        return _Connection(client, proxy, self._timings)
 
     def _down(self, reason: BaseException | str) -> LinkError:
         text = str(reason) or type(reason).__name__
@@ -288,8 +303,8 @@ def _proxy(command: str) -> tuple[subprocess.Popen[bytes], socket.socket]:
     with theirs:
         process = subprocess.Popen(
             ["/bin/sh", "-c", f"exec {command}"],
-            stdin=theirs,
-            stdout=theirs,
+            stdin=theirs.fileno(),
+            stdout=theirs.fileno(),
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )

@@ -69,9 +69,9 @@ find "$path/" -type f -printf '%s %P\0' 2>/dev/null || :
 # Given: path.
 REMOVE = 'rm -rf -- "$path"\n'
 
-# Given: paths and positions (numbered), interval, limit, ticks (idle rounds between signs of
-# life). Prints a line ``.`` for a sign of life and ``NUMBER OFFSET INODE BASE64`` for new bytes. It
-# ends when nobody reads it any more.
+# Given: the paths as arguments, at_N and inode_N for each, interval, limit, ticks (idle rounds
+# between signs of life). Prints a line ``.`` for a sign of life and ``N OFFSET INODE BASE64`` for
+# new bytes. It ends when nobody reads it any more.
 FOLLOW = r"""
 quiet=$ticks
 while :; do
@@ -98,5 +98,16 @@ while :; do
                 new=yes
             fi
             eval "at_$n=$((at + count)) inode_$n=$inode"
-        done <<EOF
+        done <<FOUND
 $found
+FOUND
+    fi
+    if [ -n "$new" ]; then quiet=0; continue; fi
+    quiet=$((quiet + 1))
+    if [ $quiet -ge "$ticks" ]; then
+        echo . || exit
+        quiet=0
+    fi
+    sleep "$interval"
+done
+"""
