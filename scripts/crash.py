@@ -91,7 +91,7 @@ def search(
         if killed < max_kills:
             began = time.monotonic()
             # Half of the kills come early: before, during and just after the first jobs start.
-            wait = rng.uniform(0.0, 4.0) if rng.random() < 0.5 else rng.uniform(4.0, 30.0)
+            wait = rng.uniform(0.0, 4.0) if rng.random() < 0.5 else rng.uniform(4.0, 12.0)
             if rng.random() < 0.8:
                 _await_journal(root / name, began)
             try:
@@ -113,9 +113,8 @@ def _await_journal(directory: Path, began: float) -> None:
     while time.monotonic() - began < 60:
         for run in RunDir.all(directory):
             if run.journal.stat().st_mtime != before.get(run.path):
-                return 0.0
+                return
         time.sleep(0.05)
-    return 0.0
 
 
 def outcome(run_dir: RunDir) -> list[object]:
