@@ -1,0 +1,80 @@
+"""A driver that follows a made run, to be killed: ``driver.py DIRECTORY EVENTS [MOMENT CALL]``.
+
+It applies the journal's events up to the number `EVENTS`, beginning at what the driver before it
+had reached, and kills itself at a call of `MOMENT`, if that is given.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import made_run
+
+from tao_ray.config import WandbConfig
+from tao_ray.journal import read_events
+from tao_ray.tracking import wandb as tracking
+from tao_ray.tracking.tracker import Background, Trackers
+from tao_ray.tracking.wandb_cursor import Cursor
+from tao_ray.trial.state import RunState
+
+MOMENTS: dict[str, tuple[type, str, bool]] = {
+    "before finish": (tracking._Stream, "finish", False),
+    "before the mark": (Cursor, "publish", False),
+    "before the move": (Cursor, "_move", False),
+    "after the move": (Cursor, "_move", True),
+}
+
+
+def die_at(moment: str, call: int) -> None:
+    """SIGKILL at the `call`-th call of a moment."""
+    owner, name, after = MOMENTS[moment]
+    original: Callable[..., Any] = getattr(owner, name)
+    calls = 0
+
+    def wrapped(*args: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == call and not after:
+            os.kill(os.getpid(), signal.SIGKILL)
+        result = original(*args)
+        if calls == call:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return result
+
+    setattr(owner, name, wrapped)
+
+
+def main(directory: Path, until: int) -> None:
+    reached = directory / "reached"
+    begin = int(reached.read_text()) if reached.exists() else 0
+    events = read_events(directory / "journal.sqlite")
+    state = RunState.fold(events[:begin])
+    config = WandbConfig(project="project", mode="offline")
+    info = made_run.info(directory)
+    trackers = Trackers(
+        [
+            (
+                "W&B",
+                Background(lambda say: tracking.WandbTracker(config, info, False, say), print, 60),
+            )
+        ],
+        print,
+    )
+    for number, event in enumerate(events[begin:until], begin + 1):
+        state.apply(event)
+        reached.write_text(str(number))
+        trackers.update(state)
+        time.sleep(0.02)
+    trackers.close(state, None)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 3:
+        die_at(sys.argv[3], int(sys.argv[4]))
+    main(Path(sys.argv[1]), int(sys.argv[2]))
