@@ -22,6 +22,8 @@ from tao_ray.errors import TaoRayError
 COMMANDS = {
     "tune": ("tao_ray.cli.tune", "run a search, or go on with one"),
     "resume": ("tao_ray.cli.resume", "go on with a run that was interrupted or killed"),
+    "review": ("tao_ray.cli.review", "show in full what a run would do, without starting it"),
+    "run": ("tao_ray.cli.run", "run one job of the network, without a search"),
     "check": ("tao_ray.cli.check", "validate a configuration without running it"),
     "status": ("tao_ray.cli.status", "show a run, also while it goes on"),
     "logs": ("tao_ray.cli.logs", "print the log of a trial"),

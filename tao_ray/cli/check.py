@@ -9,6 +9,7 @@ from tao_ray.cli import add_config_arguments
 from tao_ray.config import load_config
 
 if TYPE_CHECKING:
+    from tao_ray.config import RunConfig
     from tao_ray.experiment.plan import Plan
 
 
@@ -19,15 +20,51 @@ def add_parser(subparsers: Any) -> None:
         "found if it is not valid.",
     )
     add_config_arguments(parser)
+    parser.add_argument(
+        "--preflight",
+        action="store_true",
+        help="check also what is needed to run: platform, image, data, credentials, disk, "
+        "evaluation",
+    )
+    parser.add_argument(
+        "--install-missing",
+        action="store_true",
+        help="with --preflight: run the remedies that are commands, after a question (or --yes), "
+        "and check again",
+    )
+    parser.add_argument("--yes", action="store_true", help="do not ask before running remedies")
 
 
 def run(args: argparse.Namespace) -> int:
     config = load_config(args.config, args.overrides)
+    if args.preflight or args.install_missing:
+        return _preflight(config, args)
     from tao_ray.experiment.plan import make_plan  # after the errors that need no heavy import
 
     plan = make_plan(config)
     print(f"{args.config} is valid")
     print(_summary(plan))
+    return 0
+
+
+def _preflight(config: RunConfig, args: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from tao_ray.experiment.consent import terminal_ask
+    from tao_ray.experiment.preflight import install_missing, preflight, show
+
+    console = Console(highlight=False)
+    found = preflight(config)
+    show(found.checks, console)
+    if found.problems and args.install_missing:
+        ask = (lambda question: True) if args.yes else terminal_ask() or (lambda question: False)
+        if install_missing(found, console, ask):
+            found = preflight(config)
+            show(found.checks, console)
+    if found.problems:
+        console.print(f"{len(found.problems)} of {len(found.checks)} checks failed")
+        return 2
+    console.print(f"{len(found.checks)} checks: a run may start")
     return 0
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from tao_ray.cli import answers
+
 
 def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
@@ -13,7 +15,7 @@ def add_parser(subparsers: Any) -> None:
         "and a job that still runs is attached to, not started again.",
     )
     parser.add_argument("run", metavar="RUN", help="a run directory, name/time, or a run's name")
-    parser.add_argument("--yes", action="store_true", help="do not ask anything")
+    answers.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -21,4 +23,5 @@ def run(args: argparse.Namespace) -> int:
     from tao_ray.experiment.run_dir import RunDir
     from tao_ray.tracking.terminal import TerminalView
 
-    return resume(RunDir.find(args.run), None, TerminalView()).exit_code
+    run_dir = RunDir.find(args.run)
+    return resume(run_dir, None, TerminalView(), answers.answers(args)).exit_code

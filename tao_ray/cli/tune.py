@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from tao_ray.cli import add_config_arguments
+from tao_ray.cli import add_config_arguments, answers
 from tao_ray.errors import TaoRayError
 
 
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="go on with this run (a directory, or name/time); without RUN, with the one "
         "unfinished run of this configuration's name",
     )
-    parser.add_argument("--yes", action="store_true", help="do not ask anything")
+    answers.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -40,9 +40,9 @@ def run(args: argparse.Namespace) -> int:
     from tao_ray.tracking.terminal import TerminalView
 
     if args.resume is None:
-        return start(config, TerminalView()).exit_code
+        return start(config, TerminalView(), answers.answers(args)).exit_code
     run_dir = _run_to_resume(config, args.resume)
-    return resume(run_dir, config, TerminalView()).exit_code
+    return resume(run_dir, config, TerminalView(), answers.answers(args)).exit_code
 
 
 def _run_to_resume(config: Any, ref: str) -> Any:

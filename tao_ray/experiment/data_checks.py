@@ -11,11 +11,14 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from tao_ray.experiment.plan import Plan
+from tao_ray.network.network import Network
 from tao_ray.platforms.base import Check, Platform, SharesFiles
+
+if TYPE_CHECKING:
+    from tao_ray.config import RunConfig
 
 _LARGEST_ANNOTATION = 256 << 20
 _LARGEST_DOWNLOAD = 32 << 20
@@ -51,17 +54,16 @@ class Contents:
     problem: str = ""
 
 
-def sources(plan: Plan) -> list[Source]:
-    """Everything the trials of a run read."""
-    config, network = plan.config, plan.network
+def sources(config: RunConfig, network: Network) -> list[Source]:
+    """Everything the jobs of one action read."""
     found = [
-        Source(s.key, s.uri, _setting(plan, s.uri), trains=_is_training(plan, s.key, s.uri))
+        Source(s.key, s.uri, _setting(config, s.uri), trains=_is_training(config, s.key, s.uri))
         for s in network.data_sources
     ]
     for key, value in config.data.spec_keys.items():
         for name, text in _texts(key, value):
             if text.startswith("/") or "://" in text:
-                found.append(Source(name, text, f"data: {{{key}: ...}}", _is_training(plan, key)))
+                found.append(Source(name, text, f"data: {{{key}: ...}}", _is_training(config, key)))
     for name in ("checkpoint", "teacher"):
         uri = getattr(config.model, name)
         if uri:
@@ -69,17 +71,17 @@ def sources(plan: Plan) -> list[Source]:
     return found
 
 
-def _setting(plan: Plan, uri: str) -> str:
+def _setting(config: RunConfig, uri: str) -> str:
     for name in ("train", "train_wds", "eval", "inference", "calibration"):
-        value = getattr(plan.config.data, name)
+        value = getattr(config.data, name)
         for root in [value] if isinstance(value, str) else value or ():
             if uri.startswith(root):
                 return f"data.{name}"
     return "data"
 
 
-def _is_training(plan: Plan, key: str, uri: str = "") -> bool:
-    if uri and _setting(plan, uri) in ("data.train", "data.train_wds"):
+def _is_training(config: RunConfig, key: str, uri: str = "") -> bool:
+    if uri and _setting(config, uri) in ("data.train", "data.train_wds"):
         return True
     parts = key.replace("[", ".").split(".")
     return any(part.startswith("train") for part in parts[:-1])
@@ -96,14 +98,16 @@ def _texts(key: str, value: Any) -> Iterator[tuple[str, str]]:
             yield from _texts(f"{key}[{i}]", inner)
 
 
-def data_checks(plan: Plan, platform: Platform) -> tuple[list[Check], int | None]:
+def data_checks(
+    config: RunConfig, network: Network, platform: Platform
+) -> tuple[list[Check], int | None]:
     """One check per source, and the number of training samples if it could be counted."""
     checks, counts = [], {}
-    package = plan.network.package
-    data_format = plan.config.data.format or (package.data_format if package else None)
+    package = network.package
+    data_format = config.data.format or (package.data_format if package else None)
     here = isinstance(platform, SharesFiles) and platform.shares_files
     s3 = _S3()
-    for source in sources(plan):
+    for source in sources(config, network):
         name = f"data {source.key}"
         scheme = urlsplit(source.uri).scheme
         if scheme == "s3":

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tao_ray.network.network import Network
-from tao_ray.network.spec import build_spec
+from tao_ray.network.spec import Spec, build_spec
 from tao_ray.network.status import EpochReport, EpochUpdate, StatusEvent, StatusReader
 from tao_ray.platforms.base import (
     CapacityError,
@@ -77,11 +77,10 @@ class JobPlan:
         """Where the job writes, as it sees it."""
         return f"{platform.workspace(self.workspace)}/{RESULTS_DIR}"
 
-    def job(self, platform: Platform) -> Job:
-        """The job. Raises SpecError."""
-        network = self.network
-        spec = build_spec(
-            network,
+    def spec(self, platform: Platform) -> Spec:
+        """The job's spec. Raises SpecError."""
+        return build_spec(
+            self.network,
             self.assignment,
             results_dir=self.results_dir(platform),
             num_epochs=self.num_epochs,
@@ -90,6 +89,10 @@ class JobPlan:
             checkpoint_interval=self.checkpoint_interval,
             train_sample_count=self.train_sample_count,
         )
+
+    def job(self, platform: Platform) -> Job:
+        """The job. Raises SpecError."""
+        network, spec = self.network, self.spec(platform)
         name = f"{self.id}.{network.config_format}"
         return Job(
             id=self.id,

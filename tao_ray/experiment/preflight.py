@@ -78,7 +78,7 @@ def preflight(
     checks += platform.preflight()
     checks += results_checks(config)
     if plan is not None:
-        found, samples = data_checks(plan, platform)
+        found, samples = data_checks(config, plan.network, platform)
         checks += found
         if count and plan.train_sample_count is None and samples is not None:
             plan = make_plan(config, samples)
@@ -233,7 +233,14 @@ def _mark(check: Check) -> Text:
 
 
 def require(found: Preflight, console: Console) -> Plan:
-    """The plan of a run that may start. Shows the table and raises PreflightError if none may."""
+    """The plan of a run that may start; see `require_ok`."""
+    require_ok(found, console)
+    assert found.plan is not None
+    return found.plan
+
+
+def require_ok(found: Preflight, console: Console) -> None:
+    """Shows the table and raises PreflightError if a run may not start."""
     problems = found.problems
     if problems:
         show(found.checks, console)
@@ -242,8 +249,6 @@ def require(found: Preflight, console: Console) -> Plan:
             + "; ".join(f"{c.name}: {c.detail}" for c in problems),
             remedy="; ".join(c.remedy for c in problems if c.remedy) or None,
         )
-    assert found.plan is not None
-    return found.plan
 
 
 def install_missing(found: Preflight, console: Console, ask: Callable[[str], bool]) -> bool:

@@ -139,7 +139,7 @@ def _document(review: Review) -> Iterator[str]:
     package_format = network.package.data_format if network.package else None
     yield f"Format: {config.data.format or package_format or 'not stated'}. " + _samples(plan)
     yield ""
-    yield from _table(("spec key", "source"), [(s.key, s.uri) for s in sources(plan)])
+    yield from _table(("spec key", "source"), [(s.key, s.uri) for s in sources(config, network)])
     yield from _section("Search")
     yield from _items(
         ("algorithm", f"{search.algorithm}. {plan.algorithm().why}".strip()),

@@ -11,7 +11,7 @@ from tao_ray.network.keys import SpecError
 from tao_ray.network.network import Network
 from tao_ray.network.objective import Metric
 from tao_ray.network.package import Action, InputDecl, ModelPackage
-from tao_ray.network.resolve import resolve_evaluation, resolve_network
+from tao_ray.network.resolve import resolve_action, resolve_evaluation, resolve_network
 from tao_ray.network.schema import (
     ActionSchema,
     PackageError,
@@ -42,6 +42,7 @@ __all__ = [
     "load_package",
     "parse_math_cond",
     "parse_schema",
+    "resolve_action",
     "resolve_evaluation",
     "resolve_network",
 ]

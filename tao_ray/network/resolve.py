@@ -85,6 +85,33 @@ def resolve_evaluation(network: Network, model: ModelConfig, data: DataConfig) -
     return replace(evaluation, objective=metric)
 
 
+def resolve_action(model: ModelConfig, data: DataConfig, base: Path, name: str) -> Network:
+    """Any action of a network, for a job that stands alone: no search, so no gates.
+
+    If it is not `model.action`, overrides and data that only that one knows are left out, and
+    weights to work on are given per job (`build_spec`'s `start_from`).
+
+    Raises: as `resolve_network`, except for what only a search needs.
+    """
+    if model.package is None:
+        if name != model.action:
+            raise PackageError(
+                f"without a package only the action {model.action!r} is known",
+                where="model.action",
+                remedy="set model.action and model.command to the action you want",
+            )
+        return _assemble(_bare_request(model, data))
+    package = load_package(model.package, base)
+    action = package.action(name)
+    conventions = _conventions(package, action)
+    trained = None
+    if name != model.action:
+        configured = package.action(model.action)
+        trained = known_keys(configured, configured.template or {}, package.shorthand)
+    network = _assemble(Request(package, action, conventions, model, data, trained=trained))
+    return replace(network, objective=default_metric(action, conventions, network.base_spec))
+
+
 def _conventions(package: ModelPackage, action: Action) -> Conventions:
     conventions = conventions_for(package.network_arch, action.name, package.name)
     if package.gpu_spec_key and action.name in TRAINING_ACTIONS:
@@ -94,14 +121,20 @@ def _conventions(package: ModelPackage, action: Action) -> Conventions:
 
 def _bare(model: ModelConfig, data: DataConfig, objective: ObjectiveConfig) -> Network:
     """A network the user describes: {network, action, command, spec}."""
+    request = _bare_request(model, data)
+    network = _assemble(request)
+    metric = choose_metric(
+        objective, request.action, request.conventions, network.base_spec, network.name
+    )
+    notes = tuple(n for n in (*network.notes, metric.note) if n)
+    return replace(network, objective=metric, notes=notes)
+
+
+def _bare_request(model: ModelConfig, data: DataConfig) -> Request:
     assert model.network is not None  # the configuration requires both
     assert model.command is not None
     action = Action(model.action, model.command, model.config_format or "yaml")
-    conventions = conventions_for(model.network, model.action)
-    network = _assemble(Request(None, action, conventions, model, data))
-    metric = choose_metric(objective, action, conventions, network.base_spec, model.network)
-    notes = tuple(n for n in (*network.notes, metric.note) if n)
-    return replace(network, objective=metric, notes=notes)
+    return Request(None, action, conventions_for(model.network, model.action), model, data)
 
 
 def _assemble(request: Request) -> Network:

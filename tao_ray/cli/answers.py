@@ -1,0 +1,29 @@
+"""The arguments with which a user agrees to a run beforehand."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tao_ray.experiment.consent import Answers
+
+
+def add_arguments(parser: argparse.ArgumentParser, *, long_runs: bool = True) -> None:
+    """``--yes`` and ``--accept-long``."""
+    parser.add_argument(
+        "--yes", action="store_true", help="do not ask: start, also where it costs money"
+    )
+    if long_runs:
+        parser.add_argument(
+            "--accept-long",
+            action="store_true",
+            help="start although the estimate exceeds `budget` or review.long_run_hours",
+        )
+
+
+def answers(args: argparse.Namespace) -> Answers:
+    """What the arguments say, and the terminal for the rest."""
+    from tao_ray.experiment.consent import Answers, terminal_ask
+
+    return Answers(args.yes, getattr(args, "accept_long", False), terminal_ask())

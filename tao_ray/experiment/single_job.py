@@ -1,0 +1,195 @@
+"""One job of any action, on the path of a search's jobs: preflight, launch, stream, fetch, release.
+
+Its directory is ``<results>/<name>-<action>/<time>/``: ``experiment.yaml``, ``spec.yaml``,
+``status.json``, ``log.txt``, ``result.json``, and what the job wrote.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import yaml
+from rich.console import Console
+
+from tao_ray.experiment.consent import Answers, consent
+from tao_ray.experiment.data_checks import data_checks
+from tao_ray.experiment.jobs import Ended, JobPlan, run_job
+from tao_ray.experiment.preflight import Preflight, network_checks, require_ok, results_checks
+from tao_ray.experiment.run_dir import RunDir, results_root
+from tao_ray.files import write_text
+from tao_ray.network.network import Network
+from tao_ray.network.resolve import resolve_action
+from tao_ray.network.status import EpochReport, EpochUpdate, StatusEvent
+from tao_ray.platforms import open_platform
+from tao_ray.platforms.base import HasPrices, LogLine, Platform, SharesFiles
+from tao_ray.trial.supervisor import RESULTS_DIR
+
+if TYPE_CHECKING:
+    from tao_ray.config import RunConfig
+
+RUNNING, DONE, FAILED, STOPPED = "running", "done", "failed", "stopped"
+
+
+@dataclass(frozen=True)
+class SingleJob:
+    """How it went. data: the content of its ``result.json``."""
+
+    directory: Path
+    data: Mapping[str, Any]
+
+    @property
+    def exit_code(self) -> int:
+        """0 if the job did what it should, else 3."""
+        return 0 if self.data["status"] == DONE else 3
+
+
+def run_single_job(
+    config: RunConfig, action: str, answers: Answers, console: Console, *, logs: bool = False
+) -> SingleJob:
+    """Run `action` once. logs: show the job's own output too. Raises TaoRayError."""
+    network = resolve_action(config.model, config.data, config.directory, action)
+    root = results_root(config.results)
+    _check(config, network, console)
+    run_dir = RunDir.create(root, f"{config.name}-{action}")
+    write_text(run_dir.experiment, yaml.safe_dump(config.dump(), sort_keys=False))
+    platform, gpus = open_platform(config.platform, run_dir.jobs, 1)
+    if isinstance(platform, HasPrices):
+        price = platform.price_per_hour(1)
+        shown = "at a price that is not known" if price is None else f"at {price:.2f} USD/h"
+        consent(platform, answers, [], f"{action} of {network.name} {shown}")
+    checkpoint = config.model.checkpoint
+    takes_weights = network.wiring.checkpoint_keys and action != config.model.action
+    job = JobPlan(
+        network,
+        id=f"{action}-1",
+        workspace=action,
+        gpus=gpus,
+        num_epochs=config.search.max_epochs if network.conventions.epoch_keys else None,
+        start_from=checkpoint if takes_weights else None,
+        checkpoint_interval=config.checkpoint.interval,
+        train_sample_count=config.data.train_sample_count,
+    )
+    console.print(f"{network.name} {action} in {run_dir.path}", markup=False, soft_wrap=True)
+    return _Run(config, job, platform, run_dir, console, logs).run()
+
+
+def _check(config: RunConfig, network: Network, console: Console) -> None:
+    platform, _ = open_platform(config.platform, results_root(config.results), 1)
+    checks = network_checks(config, network, platform)
+    checks += [*platform.preflight(), *results_checks(config)]
+    checks += data_checks(config, network, platform)[0]
+    platform.close()
+    require_ok(Preflight(tuple(checks)), console)
+
+
+class _Run:
+    def __init__(
+        self,
+        config: RunConfig,
+        job: JobPlan,
+        platform: Platform,
+        run_dir: RunDir,
+        console: Console,
+        logs: bool,
+    ):
+        self._config = config
+        self._job = job
+        self._platform = platform
+        self._run_dir = run_dir
+        self._console = console
+        self._logs = logs
+        self._secrets = [s for s in job.network.secrets.values() if s]
+
+    def run(self) -> SingleJob:
+        job, platform = self._job, self._platform
+        spec = job.spec(platform)
+        spec_name = f"spec.{job.network.config_format}"
+        write_text(self._run_dir.path / spec_name, spec.render(job.network.config_format))
+        for change in spec.adjustments:
+            self._say(f"adjusted: {change.key} {change.asked} -> {change.used}: {change.reason}")
+        self._write(RUNNING)  # before anything of the job exists
+        hours = self._config.failures.job_timeout_hours
+        with open(self._run_dir.path / "log.txt", "wb") as log:
+            try:
+                ended = run_job(
+                    platform,
+                    job,
+                    watch=lambda event: self._show(event, log),
+                    metric=job.network.metric,
+                    timeout_s=hours * 3600 if hours else None,
+                )
+            except KeyboardInterrupt:
+                self._write(STOPPED)
+                self._fetch()
+                raise
+        if ended.failure is None:
+            self._say(f"done in {ended.seconds:.3g} s: {_shown(ended.metrics) or 'no metrics'}")
+        else:
+            self._say(f"failed: {ended.failure.kind.cause} - {ended.failure.message}")
+            for line in ended.failure.evidence:
+                self._say(f"    {line}")
+            self._say(f"  -> {ended.failure.kind.remedy}")
+        data = self._write(DONE if ended.failure is None else FAILED, ended)
+        self._fetch()
+        self._say(f"result: {self._run_dir.result}")
+        return SingleJob(self._run_dir.path, data)
+
+    def _show(self, event: StatusEvent | LogLine | None, log: BinaryIO) -> None:
+        if isinstance(event, LogLine):
+            line = event.data
+            for secret in self._secrets:
+                line = line.replace(secret.encode(), b"***")
+            log.write(line + b"\n")
+            if self._logs:
+                self._say(line.decode("utf-8", "replace"))
+        elif isinstance(event, EpochReport):
+            total = f"/{event.max_epochs}" if event.max_epochs else ""
+            self._say(f"epoch {event.epoch}{total}: {_shown(event.metrics)}")
+        elif isinstance(event, EpochUpdate):
+            self._say(f"epoch {event.epoch}: {_shown(event.metrics)}")
+
+    def _say(self, text: str) -> None:
+        self._console.print(text, markup=False, soft_wrap=True)
+
+    def _write(self, status: str, ended: Ended | None = None) -> dict[str, Any]:
+        network = self._job.network
+        failure = ended.failure if ended else None
+        data = {
+            "status": status,
+            "network": network.name,
+            "action": network.action.name,
+            "image": network.image,
+            "job": self._job.id,
+            "results_dir": self._job.results_dir(self._platform),
+            "metrics": dict(ended.metrics) if ended else {},
+            "epochs": [
+                {"epoch": epoch, "metrics": dict(metrics)}
+                for epoch, metrics in sorted((ended.epochs if ended else {}).items())
+            ],
+            "seconds": ended.seconds if ended else None,
+            "failure": failure.to_json() if failure else None,
+        }
+        write_text(self._run_dir.result, json.dumps(data, indent=1))
+        return data
+
+    def _fetch(self) -> None:
+        """Bring home what this host cannot see, then remove the job's records there."""
+        handle = self._platform.attach(self._job.id)
+        if handle is None:
+            return
+        files = handle.list(RESULTS_DIR)
+        status = f"{RESULTS_DIR}/{self._job.network.status_path}"
+        if status in files:
+            handle.fetch(status, str(self._run_dir.path / "status.json"))
+        if not isinstance(self._platform, SharesFiles) and files:
+            handle.fetch(RESULTS_DIR, str(self._run_dir.path / RESULTS_DIR))
+        self._platform.release(self._job.id)
+        self._platform.close()
+
+
+def _shown(metrics: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} = {value:.5g}" for name, value in metrics.items())
