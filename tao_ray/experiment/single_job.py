@@ -21,7 +21,6 @@ from tao_ray.experiment.jobs import Ended, JobPlan, run_job
 from tao_ray.experiment.preflight import Preflight, network_checks, require_ok, results_checks
 from tao_ray.experiment.run_dir import RunDir, results_root
 from tao_ray.files import write_text
-from tao_ray.network.network import Network
 from tao_ray.network.resolve import resolve_action
 from tao_ray.network.status import EpochReport, EpochUpdate, StatusEvent
 from tao_ray.platforms import open_platform
@@ -53,14 +52,7 @@ def run_single_job(
     """Run `action` once. logs: show the job's own output too. Raises TaoRayError."""
     network = resolve_action(config.model, config.data, config.directory, action)
     root = results_root(config.results)
-    _check(config, network, console)
-    run_dir = RunDir.create(root, f"{config.name}-{action}")
-    write_text(run_dir.experiment, yaml.safe_dump(config.dump(), sort_keys=False))
-    platform, gpus = open_platform(config.platform, run_dir.jobs, 1)
-    if isinstance(platform, HasPrices):
-        price = platform.price_per_hour(1)
-        shown = "at a price that is not known" if price is None else f"at {price:.2f} USD/h"
-        consent(platform, answers, [], f"{action} of {network.name} {shown}")
+    platform, gpus = open_platform(config.platform, root, 1)
     checkpoint = config.model.checkpoint
     takes_weights = network.wiring.checkpoint_keys and action != config.model.action
     job = JobPlan(
@@ -73,17 +65,21 @@ def run_single_job(
         checkpoint_interval=config.checkpoint.interval,
         train_sample_count=config.data.train_sample_count,
     )
-    console.print(f"{network.name} {action} in {run_dir.path}", markup=False, soft_wrap=True)
-    return _Run(config, job, platform, run_dir, console, logs).run()
-
-
-def _check(config: RunConfig, network: Network, console: Console) -> None:
-    platform, _ = open_platform(config.platform, results_root(config.results), 1)
     checks = network_checks(config, network, platform)
     checks += [*platform.preflight(), *results_checks(config)]
     checks += data_checks(config, network, platform)[0]
-    platform.close()
     require_ok(Preflight(tuple(checks)), console)
+    job.spec(platform)  # what is wrong with it is better said before anything exists
+    if isinstance(platform, HasPrices):
+        price = platform.price_per_hour(1)
+        shown = "at a price that is not known" if price is None else f"at {price:.2f} USD/h"
+        consent(platform, answers, [], f"{action} of {network.name} {shown}")
+    platform.close()
+    run_dir = RunDir.create(root, f"{config.name}-{action}")
+    write_text(run_dir.experiment, yaml.safe_dump(config.dump(), sort_keys=False))
+    platform, _ = open_platform(config.platform, run_dir.jobs, 1)
+    console.print(f"{network.name} {action} in {run_dir.path}", markup=False, soft_wrap=True)
+    return _Run(config, job, platform, run_dir, console, logs).run()
 
 
 class _Run:
