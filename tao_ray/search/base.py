@@ -119,6 +119,18 @@ class Proposer(Protocol):
 
 
 @runtime_checkable
+class GivesWeights(Protocol):
+    """A proposer whose proposals may start from the weights of other trials."""
+
+    def donors(self) -> list[WeightsFrom]:
+        """Every checkpoint a later proposal may name. Pure.
+
+        A checkpoint is in it as soon as its epoch was reported, and once out never in again:
+        what is not in it is deleted.
+        """
+
+
+@runtime_checkable
 class SchedulingRule(Protocol):
     """Says which trials go on."""
 

@@ -1,9 +1,9 @@
 """`bayesian`: a Gaussian process with expected improvement, genuinely parallel.
 
-The acquisition functions and their maximisation are those of the `bayesian-optimization`
-package, over our own process; the space's encoding brings logarithms, steps and one-hot
-categories. Trials in flight enter the model as constant liars, so N workers get N different
-proposals.
+The acquisition function is that of the `bayesian-optimization` package, over a process that the
+other model-based algorithms share (`gaussian_process`); the space's encoding brings logarithms,
+steps and one-hot categories. Trials in flight enter the model as constant liars, so N workers
+get N different proposals.
 
 Sources: Jones et al., "Efficient Global Optimization", 1998; Ginsbourger et al., "Kriging is
 well-suited to parallelize optimization", 2010.
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pydantic import Field
 
+from tao_ray.search.acquire import best_points
 from tao_ray.search.base import Algorithm, Exhausted, Proposal, SearchSettings
 from tao_ray.search.fifo import RunToEnd
 from tao_ray.search.gaussian_process import Array, GaussianProcess, tame
@@ -41,7 +42,9 @@ class BayesianOptions(Options):
         "(default: a fifth of the trials, at least 3 and at most 10).",
     )
     xi: float = Field(
-        default=0.0, ge=0, description="Least improvement looked for; higher explores."
+        default=0.0,
+        ge=0,
+        description="Improvement looked for, in deviations of the losses; higher explores.",
     )
 
 
@@ -101,23 +104,21 @@ class ExpectedImprovementProposer(GaussianProcessProposer):
     def candidates(
         self, number: int, points: Array, losses: Array, rng: np.random.Generator
     ) -> Array:
-        from bayes_opt import TargetSpace
-        from bayes_opt.acquisition import ConstantLiar, ExpectedImprovement
+        from bayes_opt.acquisition import ExpectedImprovement
 
-        bounds = {f"u{i}": (0.0, 1.0) for i in range(self.space.dimensions)}
-        target = TargetSpace(None, bounds, allow_duplicate_points=True)
-        for point, loss in zip(points, losses, strict=True):
-            target.register(point, -loss)
-        liar = ConstantLiar(ExpectedImprovement(self.xi), strategy="min")
-        liar.dummies = [self.space.encode(t.config) for t in self.history.running]
-        best = liar.suggest(
-            GaussianProcess(self.space.dimensions),
-            target,
-            n_random=2000,
-            n_smart=3,
-            random_state=np.random.RandomState(rng.integers(2**32)),
+        running = [self.space.encode(t.config) for t in self.history.running]
+        model = GaussianProcess(self.space.dimensions).fit(
+            np.array([*points, *running]),
+            np.concatenate([losses, np.full(len(running), losses.max())]),
         )
-        return np.array([best])
+        improvement = ExpectedImprovement(self.xi * model.deviation)
+        improvement.y_max = -losses.min()  # the package maximises
+
+        def score(x: Array) -> Array:
+            mean, deviation = model.predict(x, return_std=True)
+            return np.asarray(improvement.base_acq(-mean, deviation))
+
+        return best_points(score, points[np.argsort(losses, kind="stable")[:5]], rng)
 
 
 def _with_neighbours(points: Array, rng: np.random.Generator) -> Iterator[Array]:

@@ -72,8 +72,8 @@ class MixedDensity:
             product += np.log(np.maximum(kernel, 1e-32))
         top = product.max(axis=1)
         summed = np.exp(product - top[:, None]).mean(axis=1)
-        log_density: Array = top + np.log(summed)
-        return log_density
+        log_density = top + np.log(summed)
+        return np.asarray(log_density)
 
     def sample(self, count: int, factor: float, rng: np.random.Generator) -> Array:
         """`count` points near those of the density, bandwidths widened by `factor`; (count, p)."""

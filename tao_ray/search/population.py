@@ -1,12 +1,12 @@
 """Population based training: a member is a chain of trials, an exploit starts the next one.
 
-Members are compared at milestones, every `interval` epochs. A member among the worst of those
-that have reached a milestone stops there; its place is taken by a new trial that starts from the
-weights a good member had at the same milestone, with explored hyperparameters, and trains the
-remaining epochs. Every member so trains R epochs in all, and a population costs one job start
-per member and one per exploit.
+Members are compared at milestones, every `interval` epochs. The place of a member that was among
+the worst at a milestone is taken by a new trial that starts from the weights a good member had
+there, with explored hyperparameters, and trains the remaining epochs. A population costs one job
+start per member and one per exploit.
 
-With a slot for every member nobody waits: whoever arrives is compared with those already there.
+With a slot for every member nobody waits: a member trains on past a milestone and is compared at
+its next report after the last one has come; a loser then has trained an epoch or so in vain.
 With fewer slots members pause at a milestone until all have reached it.
 """
 
@@ -95,6 +95,8 @@ class Population(BaseProposer):
         self._member_of: dict[str, int] = {}
         self._alive: set[int] = set(range(size))
         """Members that run, wait, or have an exploit pending."""
+        self._unjudged: dict[int, int] = {}
+        """Member -> the milestone it has reached and was not compared at yet."""
         self._exploits: list[Exploit] = []
         self._replaced: set[tuple[int, int]] = set()
         self._paused = _Paused()
@@ -165,16 +167,27 @@ class Population(BaseProposer):
     def add(self, trial_id: str, info: Mapping[str, Any]) -> None: ...
 
     def report(self, trial_id: str, epoch: int, loss: float) -> Decision:
-        if epoch not in self.scores:
-            return Decision.CONTINUE
         member = self._member_of[trial_id]
-        self.scores[epoch][member] = Score(member, trial_id, self.history[trial_id].config, loss)
-        if not self.synchronous:
-            return self._judge(trial_id, epoch)
+        if epoch in self.scores:
+            config = self.history[trial_id].config
+            self.scores[epoch][member] = Score(member, trial_id, config, loss)
+            self._unjudged[member] = epoch
+        milestone = self._unjudged.get(member)
+        if milestone is None:
+            return Decision.CONTINUE
+        if self.synchronous:
+            return self._wait(trial_id, epoch)
+        if not self._alive <= self.scores[milestone].keys():
+            return Decision.CONTINUE
+        del self._unjudged[member]
+        return self._judge(trial_id, milestone)
+
+    def _wait(self, trial_id: str, epoch: int) -> Decision:
+        """Pause at a milestone; the last to arrive is judged at once and need not stop to go
+        on."""
         self._paused.waiting[trial_id] = epoch
         if not self._settle():
             return Decision.PAUSE
-        # The last to arrive is judged at once: it need not stop to go on.
         stops = trial_id in self._paused.losers
         self._paused.forget(trial_id)
         return Decision.STOP if stops else Decision.CONTINUE
@@ -187,8 +200,7 @@ class Population(BaseProposer):
         if member not in [s.member for s in ranked[len(ranked) - cut :]]:
             return Decision.CONTINUE
         rng = np.random.default_rng([self.settings.seed, milestone, member])
-        donor = ranked[int(rng.integers(cut))]
-        self._exploits.append(Exploit(member, donor, milestone))
+        self._exploits.append(Exploit(member, ranked[int(rng.integers(cut))], milestone))
         self._answers.clear()
         return Decision.STOP
 
@@ -197,13 +209,20 @@ class Population(BaseProposer):
         if len(self._paused.waiting) < len(self._alive):
             return False
         for trial_id, milestone in self._paused.waiting.items():
+            del self._unjudged[self._member_of[trial_id]]
             stops = self._judge(trial_id, milestone) is Decision.STOP
             (self._paused.losers if stops else self._paused.runnable).append(trial_id)
         self._paused.waiting = {}
         return True
 
     def _ranked(self, milestone: int) -> list[Score]:
-        return sorted(self.scores[milestone].values(), key=lambda s: s.loss)
+        """Scores, best first; a trial that failed later is neither donor nor measure."""
+        sound = (
+            s
+            for s in self.scores[milestone].values()
+            if self.history[s.trial_id].status is not TrialStatus.FAILED
+        )
+        return sorted(sound, key=lambda s: s.loss)
 
     def runnable(self) -> list[str]:
         return list(self._paused.runnable)
@@ -223,3 +242,19 @@ class Population(BaseProposer):
 
     def milestones(self) -> list[int]:
         return list(self.scores)
+
+    def donors(self) -> list[WeightsFrom]:
+        """Checkpoints that an exploit may still start from: they must not be deleted."""
+        passed = [
+            max((m for m in self.scores if member in self.scores[m]), default=0)
+            for member in self._alive
+        ]
+        oldest = min(passed, default=0)
+        pending = [WeightsFrom(e.donor.trial_id, e.milestone) for e in self._exploits]
+        kept = [
+            WeightsFrom(s.trial_id, m)
+            for m in self.scores
+            if m >= oldest and self._alive
+            for s in self._ranked(m)
+        ]
+        return list(dict.fromkeys([*pending, *kept]))
