@@ -2,7 +2,12 @@
 
 from tao_ray.config.differences import config_differences
 from tao_ray.config.jsonschema import json_schema
-from tao_ray.config.lifecycle import BudgetConfig, EvaluationConfig, ReviewConfig
+from tao_ray.config.lifecycle import (
+    BudgetConfig,
+    EvaluationConfig,
+    RetentionConfig,
+    ReviewConfig,
+)
 from tao_ray.config.load import load_config
 from tao_ray.config.model import DataConfig, ModelConfig
 from tao_ray.config.names import ALGORITHMS, PLANNED_ALGORITHMS, PLANNED_PLATFORMS, PLATFORMS
@@ -30,6 +35,7 @@ __all__ = [
     "PlatformConfig",
     "Problem",
     "RayConfig",
+    "RetentionConfig",
     "ReviewConfig",
     "RunConfig",
     "SearchConfig",

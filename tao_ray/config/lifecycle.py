@@ -1,4 +1,4 @@
-"""The sections `evaluation`, `review` and `budget`: what surrounds the search."""
+"""The sections `evaluation`, `review`, `budget` and `retention`: what surrounds the search."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from tao_ray.config.base import Finding, Positive, Section, Whole
+from tao_ray.config.base import Count, Finding, Positive, Section, Whole
 
 
 class EvaluationConfig(Section):
@@ -48,4 +48,18 @@ class BudgetConfig(Section):
     hours: Positive | None = Field(default=None, description="Hours from start to end.")
     cost_usd: Positive | None = Field(
         default=None, description="US dollars, on platforms that cost money."
+    )
+
+
+class RetentionConfig(Section):
+    """Which checkpoints stay. Logs, specs and metrics always do."""
+
+    mode: Literal["auto", "manual"] = Field(
+        default="auto",
+        description="`auto` deletes, while the run goes on, every checkpoint that no resumption, "
+        "promotion, exploit or final evaluation can need. `manual` deletes nothing: the result "
+        "lists what nothing needs.",
+    )
+    keep: Count = Field(
+        default=1, description="Trials whose checkpoint stays for good, the best ones."
     )

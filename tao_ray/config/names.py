@@ -29,7 +29,6 @@ PLANNED_PLATFORMS = ("brev", "docker", "ssh", "slurm", "kubernetes")
 
 PLANNED_KEYS = frozenset(
     {
-        "retention",
         "objective.source",
         "search.warm_start",
         "search.points",

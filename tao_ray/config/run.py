@@ -22,7 +22,12 @@ from tao_ray.config.base import (
     Words,
     absolute,
 )
-from tao_ray.config.lifecycle import BudgetConfig, EvaluationConfig, ReviewConfig
+from tao_ray.config.lifecycle import (
+    BudgetConfig,
+    EvaluationConfig,
+    RetentionConfig,
+    ReviewConfig,
+)
 from tao_ray.config.model import DataConfig, ModelConfig
 from tao_ray.config.platform import PlatformConfig
 from tao_ray.config.problems import KeyPath
@@ -132,6 +137,9 @@ class RunConfig(Section):
     )
     checkpoint: CheckpointConfig = Field(
         default_factory=CheckpointConfig, description="When checkpoints are written."
+    )
+    retention: RetentionConfig = Field(
+        default_factory=RetentionConfig, description="Which checkpoints stay."
     )
     ray: RayConfig = Field(default_factory=RayConfig, description="The Ray cluster.")
     tracking: TrackingConfig = Field(

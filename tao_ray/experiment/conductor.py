@@ -19,9 +19,11 @@ from tao_ray.search.base import (
     Algorithm,
     Decision,
     Exhausted,
+    GivesWeights,
     Proposal,
     TrialStatus,
     Wait,
+    WeightsFrom,
 )
 from tao_ray.trial.failure import Failure, FailureKind
 from tao_ray.trial.state import PAUSED, Objective, RunState, TrialState
@@ -176,6 +178,10 @@ class Conductor:
     def unfinished(self) -> list[TrialState]:
         """Trials that a resumed driver has to run again at once: alive and not paused."""
         return self._active()
+
+    def donors(self) -> list[WeightsFrom]:
+        """The checkpoints that trials still to be proposed may start from."""
+        return self._proposer.donors() if isinstance(self._proposer, GivesWeights) else []
 
     def stop(self, halt: Halt) -> None:
         """End the search early; the first reason counts."""

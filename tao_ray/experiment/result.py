@@ -13,6 +13,7 @@ import yaml
 from tao_ray._version import __version__
 from tao_ray.experiment.collect import trial_record
 from tao_ray.experiment.plan import Plan
+from tao_ray.experiment.retention import retention_summary
 from tao_ray.experiment.run_dir import RunDir
 from tao_ray.files import write_text
 from tao_ray.network.spec import build_spec
@@ -121,7 +122,7 @@ def _result_data(
         "cost": None,
         "failures": _failures(state),
         "adjustments": state.adjustments,
-        "retention": None,
+        "retention": retention_summary(state),
         "timing": {
             "started": state.started,
             "ended": state.ended or state.last_time,

@@ -24,6 +24,7 @@ from tao_ray.experiment.plan import Plan
 from tao_ray.experiment.preflight import Preflight, preflight, require
 from tao_ray.experiment.quiet import quiet
 from tao_ray.experiment.result import Result, run_status, search_space, write_result
+from tao_ray.experiment.retention import Retention
 from tao_ray.experiment.run_dir import RunDir, results_root
 from tao_ray.experiment.watchdog import Watchdog
 from tao_ray.files import write_text
@@ -194,6 +195,15 @@ class _Search:
         self._control = Control(conductor, run_dir.stop_request, view.say)
         self._shown = 0.0
         self._watchdog = Watchdog(self._put_away)
+        retention = plan.config.retention
+        self._retention = Retention(
+            plan.network,
+            plan.objective,
+            self._platform,
+            journal,
+            mode=retention.mode,
+            keep=retention.keep,
+        )
         self._told = len(conductor.state.notices)
 
     def run(self) -> Result:
@@ -214,6 +224,8 @@ class _Search:
             conductor.say(problem)
         if not self._interrupted():
             self._evaluate()
+        for problem in self._retention.finish(conductor.state, conductor.donors()):
+            conductor.say(problem)
         halt = conductor.halt
         reason = halt.reason if halt else ""
         status = run_status(conductor.state, bool(halt and halt.resumable), reason)
@@ -292,6 +304,7 @@ class _Search:
             self._view.update(state, now)
             self._trackers.update(state)
             self._watchdog.look(state, now)
+            self._retention.look(state, self._conductor.donors(), now)
 
     def _put_away_jobs(self, *, only_done_with: bool) -> None:
         """End jobs whose trial is over or paused; or every job that is not known to have ended."""

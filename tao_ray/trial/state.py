@@ -19,6 +19,9 @@ resumed  a paused trial runs again
 ended    status ("completed" | "stopped" | "failed"), failure, late
 said     text: a notice to the user
 evaluation name ("baseline" | "final"), and the whole record of it (`experiment.evaluation`)
+deleted  paths, bytes: checkpoints that nothing needs; held, held_by_all: bytes of checkpoints
+         there were before, of this trial and of all
+kept     mode, kept, held_by_all: the checkpoints left at the run's end, and why
 exhausted the search will propose nothing more
 ======== ========================================================================================
 """
@@ -86,7 +89,7 @@ class JobState:
 
 @dataclass
 class TrialState:
-    """One trial."""
+    """One trial. deleted, deleted_bytes, peak_bytes: of its checkpoints."""
 
     id: str
     config: Mapping[str, Any]
@@ -101,6 +104,9 @@ class TrialState:
     adjustments: list[Mapping[str, Any]] = field(default_factory=list)
     failure: Failure | None = None
     ended: float | None = None
+    deleted: int = 0
+    deleted_bytes: int = 0
+    peak_bytes: int = 0
 
     @property
     def alive(self) -> bool:
@@ -145,6 +151,8 @@ class RunState:
     exhausted: bool = False
     notices: list[tuple[float, str]] = field(default_factory=list)
     evaluations: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    kept: Mapping[str, Any] | None = None
+    peak_bytes: int = 0
     last_seq: int = 0
     last_time: float = 0.0
     _since: float | None = None
@@ -173,6 +181,7 @@ class RunState:
             )
         else:
             _apply_to_trial(self.trials[event.trial], event)
+            self.peak_bytes = max(self.peak_bytes, event.data.get("held_by_all", 0))
         self.last_time = event.time
 
     def _apply_to_run(self, event: Event) -> None:
@@ -191,6 +200,8 @@ class RunState:
             self.notices.append((event.time, event.data["text"]))
         elif event.kind == "evaluation":
             self.evaluations[event.data["name"]] = event.data
+        elif event.kind == "kept":
+            self.kept = event.data
         elif event.kind == "exhausted":
             self.exhausted = True
 
@@ -249,6 +260,10 @@ def _apply_to_trial(trial: TrialState, event: Event) -> None:
         trial.jobs[-1].retired = True
     elif event.kind == "resumed":
         trial.status = RUNNING
+    elif event.kind == "deleted":
+        trial.deleted += len(data["paths"])
+        trial.deleted_bytes += data["bytes"]
+        trial.peak_bytes = max(trial.peak_bytes, data["held"])
     elif event.kind == "ended":
         trial.status, trial.ended = data["status"], event.time
         if data.get("failure"):
