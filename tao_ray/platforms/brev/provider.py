@@ -9,7 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import Literal, TypeVar
 
 from tao_ray.platforms.base import LinkError, MachineLostError, PlatformError
 from tao_ray.platforms.brev.account import Account
@@ -34,6 +35,7 @@ from tao_ray.platforms.machine import Machine, MachineShape
 _FINAL = (BrevAuthError, BrevMissingError, BrevUnsupportedError)
 _ANY = MachineShape()
 _ATTEMPTS = 3
+_T = TypeVar("_T")
 
 
 Step = Literal["asked", "skipped", "adopted", "waiting", "ready", "abandoned", "trouble", "deleted"]
@@ -112,7 +114,7 @@ class BrevProvider:
         any other error the instance may exist: `delete` it, or call `create` again.
         """
         check_ours(name)
-        self._account.check_org()
+        self._patiently(name, self._account.check_org)
         reasons: list[str] = []
         existing = self._settled(name)
         if existing is not None:
@@ -124,7 +126,7 @@ class BrevProvider:
             if offer.gpu_count < shape.gpus:
                 continue
             try:
-                self._account.check_price(offer)
+                self._patiently(name, partial(self._account.check_price, offer))
                 self._request(name, offer)
             except (BrevCapacityError, BrevRefusedError) as error:
                 self._skip(name, offer, error, reasons)
@@ -241,7 +243,7 @@ class BrevProvider:
                 existing = self._settled(name)
             except (BrevCapacityError, BrevRefusedError) as error:
                 last = error
-                existing = self._account.look(name)
+                existing = self._certain_look(name)
                 if existing is None:
                     raise
             except BrevError as error:
@@ -262,21 +264,16 @@ class BrevProvider:
         """The instance if it shows within `appear` seconds."""
         deadline = self._clock() + self._times.appear
         while True:
-            try:
-                instance = self._account.look(name)
-            except BrevError as error:
-                if not error.transient or self._clock() >= deadline:
-                    raise
-            else:
-                if instance is not None or self._clock() >= deadline:
-                    return instance
+            instance = self._certain_look(name)
+            if instance is not None or self._clock() >= deadline:
+                return instance
             self._sleep(self._times.poll)
 
     def _settled(self, name: str) -> Instance | None:
         """The instance, after one that is being deleted has gone."""
         deadline = self._clock() + self._times.delete
         while True:
-            instance = self._account.look(name)
+            instance = self._certain_look(name)
             if instance is None or instance.status != "DELETING":
                 return instance
             if self._clock() >= deadline:
@@ -344,6 +341,21 @@ class BrevProvider:
             machine.close()
             raise
         return machine
+
+    def _certain_look(self, name: str) -> Instance | None:
+        return self._patiently(name, lambda: self._account.look(name))
+
+    def _patiently(self, name: str, ask: Callable[[], _T]) -> _T:
+        """Ask, and ask again if passing trouble prevents the answer."""
+        for attempt in range(1, _ATTEMPTS):
+            try:
+                return ask()
+            except BrevError as error:
+                if not error.transient:
+                    raise
+                self._say(name, "trouble", str(error))
+                self._sleep(self._backoff(attempt))
+        return ask()
 
     def _backoff(self, failures: int) -> float:
         return min(self._times.backoff, self._times.poll * 2.0 ** (failures - 1))

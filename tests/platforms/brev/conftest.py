@@ -47,8 +47,10 @@ def clock() -> Clock:
 def rent(emulator: BrevEmulator, progress: list[Progress], clock: Clock) -> Rent:
     """A provider of the given types, at the prices the catalogue has now."""
 
-    def make(*types: str, times: Times = TIMES, **options: Any) -> BrevProvider:
-        cli = cli_for(emulator)
+    def make(
+        *types: str, times: Times = TIMES, cli: BrevCli | None = None, **options: Any
+    ) -> BrevProvider:
+        cli = cli or cli_for(emulator)
 
         def connect(name: str) -> Any:
             cli.refresh()

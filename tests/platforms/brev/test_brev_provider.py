@@ -123,10 +123,8 @@ def test_a_lost_response_is_adopted(
 
 
 def test_a_create_that_hangs_is_adopted(emulator: BrevEmulator, rent: Rent) -> None:
-    provider = rent(NORTH)
-    provider._cli._timeout = 2.0
     emulator.fault("create", "hang")
-    provider.create(NAME)
+    rent(NORTH, cli=cli_for(emulator, timeout=4.0)).create(NAME)
     assert len(emulator.bills()) == 1
 
 
@@ -225,13 +223,28 @@ def test_a_stopped_machine_is_started(emulator: BrevEmulator, rent: Rent) -> Non
     assert len(emulator.calls("start")) > 0
 
 
-def test_an_unreadable_ls_is_waited_out(emulator: BrevEmulator, rent: Rent) -> None:
-    provider = rent(NORTH)
-    emulator.delays(boot=0.4)
+def test_a_refresh_that_fails_or_tears_its_file_is_waited_out(
+    emulator: BrevEmulator, rent: Rent
+) -> None:
     emulator.fault("refresh", "empty_user")
     emulator.fault("refresh", "torn")
-    provider.create(NAME)
+    rent(NORTH).create(NAME)
     assert [bill.alive for bill in emulator.bills()] == [True]
+
+
+@pytest.mark.parametrize("effect", ["garbage", "network", "server", "slow"])
+def test_passing_trouble_with_every_question_is_waited_out(
+    emulator: BrevEmulator, rent: Rent, progress: list[Progress], effect: str
+) -> None:
+    cli = cli_for(emulator)
+    provider = rent(NORTH, SOUTH, cli=cli)
+    cli.supports("ls", "json")
+    cli.supports("create", "type")
+    for command in ("ls", "search"):
+        emulator.fault(command, effect, 2, value=0.1)
+    provider.create(NAME)
+    assert [bill.type for bill in emulator.bills()] == [NORTH]
+    assert (("trouble", None) in steps(progress)) == (effect != "slow")
 
 
 def test_a_wrong_organisation_is_noticed_before_anything_is_made(
@@ -344,9 +357,10 @@ def test_repeated_trouble_is_met_with_growing_pauses(
 def test_one_bad_listing_is_no_proof_of_absence(
     emulator: BrevEmulator, rent: Rent, effect: str
 ) -> None:
-    provider = rent(NORTH)
+    cli = cli_for(emulator)
+    provider = rent(NORTH, cli=cli)
     emulator.add(NAME, plan="stuck")
-    provider._cli.supports("ls", "json")
+    cli.supports("ls", "json")
     emulator.fault("ls", effect)
     provider.delete(NAME)
     assert emulator.instances() == {}
@@ -387,9 +401,7 @@ def test_deletion_outlives_a_token(
     file.write_text(emulator.token(-1.0))
     emulator.change(renewable=False)
     emulator.add(NAME, plan="stuck")
-    provider = rent(NORTH)
-    provider._cli._environment = {**emulator.environment, "BREV_API_TOKEN_FILE": str(file)}
-    provider._cli._session._environment = provider._cli._environment
+    provider = rent(NORTH, cli=cli_for(emulator, BREV_API_TOKEN_FILE=str(file)))
     worker = threading.Thread(target=provider.delete, args=(NAME,))
     worker.start()
     while len(progress) < 2:
