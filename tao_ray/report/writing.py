@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tao_ray.files import write_text
-from tao_ray.report import result_sections, run_sections, search_sections
+from tao_ray.report import result_sections, run_sections, search_sections, winner_sections
 from tao_ray.report.document import Document
 from tao_ray.report.html import render_html
 from tao_ray.report.markdown import render_markdown
@@ -23,8 +23,8 @@ def document(run: RunData) -> Document:
     """The report of a run."""
     sections = [
         result_sections.result(run),
-        result_sections.winner(run),
-        result_sections.use(run),
+        winner_sections.winner(run),
+        winner_sections.use(run),
         search_sections.curves(run),
         search_sections.halving(run),
         search_sections.parameters(run),

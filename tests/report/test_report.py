@@ -1,0 +1,205 @@
+"""The report as a reader sees it: complete, self-contained, safe, and possible at any time."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from conftest import HOSTILE, MadeRun
+
+from tao_ray.cli import main
+from tao_ray.errors import TaoRayError
+from tao_ray.experiment.run_dir import RunDir
+from tao_ray.report import read_run, report_line, write_report
+from tao_ray.report.html import render_html
+from tao_ray.report.markdown import render_markdown
+from tao_ray.report.text import shown
+from tao_ray.report.writing import document
+from tao_ray.trial.failure import FailureKind
+from tao_ray.trial.state import RunState
+
+
+class Page(HTMLParser):
+    """The tags of a page, its visible text, and whether every tag is closed in order."""
+
+    def __init__(self, html: str):
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words = ""
+        self._open: list[str] = []
+        self.feed(html)
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in ("meta", "wbr"):
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self._open and self._open[-1] not in ("style", "script"):
+            self.words += data
+
+
+@pytest.fixture(scope="module")
+def html(done_run: RunDir) -> str:
+    return write_report(done_run).read_text("utf-8")
+
+
+@pytest.fixture(scope="module")
+def markdown(done_run: RunDir, html: str) -> str:
+    return (done_run.path / "report.md").read_text("utf-8")
+
+
+def test_a_reader_finds_every_answer(done_run: RunDir, html: str, markdown: str) -> None:
+    run = read_run(done_run)
+    assert run.best is not None
+    assert run.reference is not None
+    trial, epoch = run.best
+    best, reference = run.value(trial), run.value(run.reference)
+    assert best is not None
+    assert reference is not None
+    assert run.result is not None
+    for text in (Page(html).words, re.sub(r"[*`]", "", markdown)):
+        assert f"The best is trial {trial.id} with {shown(best, 5)} at epoch {epoch.epoch}" in text
+        assert f"{shown(reference, 5)} → {shown(best, 5)}" in text
+        assert f"{best - reference:+.3g}" in text
+        assert "Is it noise?" in text
+        assert "not metered" in text
+        assert "out of memory" in text
+        assert "lower the batch size" in text
+        assert "the objective became NaN" in text
+        assert "No checkpoint of the winner was found" in text  # nothing was really trained
+        assert "digits_mlp train -e ./spec.yaml" in text
+        assert "dataset.workers" in text  # left out
+        assert "tao-ray tune" in text
+        for name in trial.config:
+            assert name in text
+
+
+def test_every_trial_is_in_the_table(done_run: RunDir, markdown: str) -> None:
+    run = read_run(done_run)
+    table = markdown.split("## All trials")[1].split("## ")[0]
+    rows = [line.split("|")[1].strip() for line in table.splitlines() if line.startswith("| 0")]
+    assert rows == [t.id for t in run.ranked]
+    assert sorted(rows) == sorted(run.state.trials)
+
+
+def test_html_is_whole_and_needs_nothing_else(html: str) -> None:
+    page = Page(html)
+    assert not re.search(r"https?:|//\w|url\(|@import|srcset|file:", html.split("</style>")[0])
+    for tag, attributes in page.tags:
+        assert tag not in ("link", "img", "iframe", "object", "embed")
+        assert "src" not in attributes
+        href = attributes.get("href")
+        assert href is None or href.startswith("#")
+        assert not any(name.startswith("on") for name in attributes)
+    ids = [a["id"] for _, a in page.tags if "id" in a]
+    links = [(a["href"] or "")[1:] for t, a in page.tags if t == "a"]
+    assert set(links) <= set(ids)
+    assert len(ids) == len(set(ids))
+    assert sum(tag == "script" for tag, _ in page.tags) == 1
+
+
+def test_what_others_wrote_is_escaped(html: str, markdown: str) -> None:
+    assert "<script>alert" not in html
+    assert "&lt;script&gt;alert" in html
+    assert "<script>" not in re.sub(r"```.*?```", "", markdown, flags=re.S)
+    assert HOSTILE in markdown  # as it is, in a code block
+
+
+def test_no_plot_holds_a_place_that_is_not_a_number(html: str) -> None:
+    assert not re.search(r'="[^"]*\b(nan|inf|None)\b', html)
+    assert html.count("<svg") >= 2 * 8
+
+
+@pytest.mark.parametrize("epochs", [0, 1, 2, 5, 13, 40])
+def test_a_run_can_be_reported_while_it_goes_on(tmp_path: Path, epochs: int) -> None:
+    made = MadeRun(tmp_path).go(epochs)
+    try:
+        text = write_report(made.dir).read_text("utf-8")
+        assert "The run is going on" in text
+    finally:
+        made.journal.close()
+    assert "The run was interrupted" in write_report(made.dir).read_text("utf-8")
+
+
+def test_every_beginning_of_a_run_can_be_reported(done_run: RunDir) -> None:
+    run = read_run(done_run)
+    for end in [2, 3, 4, 5, 8, *range(10, len(run.events), 37)]:
+        events = run.events[:end]
+        state = RunState.fold(events)
+        part = replace(
+            run, state=state, events=events, phase="running", now=state.last_time, result=None
+        )
+        assert render_html(document(part))
+        assert render_markdown(document(part))
+
+
+def test_the_end_of_an_interrupted_run(tmp_path: Path) -> None:
+    run_dir = MadeRun(tmp_path).go(30).end(interrupted=True)
+    run = read_run(run_dir)
+    assert run.phase == "interrupted"
+    assert run.result is not None
+    text = write_report(run_dir).read_text("utf-8")
+    assert "tao-ray resume" in text
+
+
+def test_a_result_older_than_the_journal_is_not_used(tmp_path: Path) -> None:
+    made = MadeRun(tmp_path).go(30)
+    run_dir = made.end(interrupted=True)
+    assert read_run(run_dir).result is not None
+    later = MadeRun(tmp_path / "runs" / "other").close()  # its journal, of a run that goes on
+    later.journal.replace(run_dir.journal)
+    assert read_run(run_dir).result is None
+
+
+def test_a_run_without_any_success(tmp_path: Path) -> None:
+    made = MadeRun(tmp_path, trials=3, max_concurrent=1, algorithm="random")
+    for trial in ("0000", "0001", "0002"):
+        made.fail(trial, FailureKind.CODE, "boom")
+    text = Page(write_report(made.go().end()).read_text("utf-8")).words
+    assert "no success" in text
+    assert "the network's code failed" in text
+
+
+def test_one_trial_that_never_reported(tmp_path: Path) -> None:
+    made = MadeRun(tmp_path, trials=1, algorithm="random").go(0)
+    text = Page(write_report(made.close()).read_text("utf-8")).words
+    assert "There is no result yet." in text
+
+
+def test_a_run_that_has_not_begun_says_so(tmp_path: Path) -> None:
+    run_dir = RunDir.create(tmp_path, "empty")
+    with pytest.raises(FileNotFoundError):
+        write_report(run_dir)
+    from tao_ray.journal import Journal
+
+    Journal(run_dir.journal).close()
+    with pytest.raises(TaoRayError, match="nothing has been tried yet"):
+        write_report(run_dir)
+    assert "could not be written (nothing has been tried yet)" in report_line(run_dir)
+
+
+def test_a_hundred_trials_take_less_than_three_seconds(tmp_path: Path) -> None:
+    made = MadeRun(tmp_path, trials=100, max_concurrent=8, algorithm="random", max_epochs=12)
+    run_dir = made.go().end()
+    begun = time.process_time()
+    line = report_line(run_dir)
+    assert time.process_time() - begun < 3.0
+    assert line == f"report: {run_dir.path / 'report.html'}"
+    assert (run_dir.path / "report.html").stat().st_size < 4e6
+
+
+def test_the_command(done_run: RunDir, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(done_run.path)]) == 0
+    assert capsys.readouterr().out == f"{done_run.path / 'report.html'}\n"
