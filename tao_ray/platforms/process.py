@@ -85,7 +85,7 @@ class ProcessEngine:
         result = self._run(
             machine,
             f"start job {job.id}",
-            script(scripts.LIBRARY, scripts.START, **given),
+            self._start_script(machine, job, given),
             stdin=self._package(job, workspace, hide_gpus=bool(devices) and not job.gpus),
             timeout=180.0,
         )
@@ -114,8 +114,7 @@ class ProcessEngine:
             return self._job(machine, job_id)
         except FileNotFoundError:
             pass  # never started, or a start is in progress: only the lock can tell
-        text = script(scripts.ATTACH, jobs=self._jobs, id=job_id)
-        result = machine.run(text, timeout=90.0)
+        result = machine.run(self._attach_script(machine, job_id), timeout=90.0)
         if result.code > 1:
             raise CommandError(f"look for job {job_id}", result, where=machine.name)
         return None if result.code else self._job(machine, job_id)
@@ -124,8 +123,8 @@ class ProcessEngine:
         job = self.attach(machine, job_id)
         if job is not None:
             job.stop(grace_s=5.0)
-        given = {"jobs": self._jobs, "id": job_id}
-        self._run(machine, f"release job {job_id}", script(scripts.RELEASE, **given), timeout=300.0)
+        text = self._release_script(machine, job_id)
+        self._run(machine, f"release job {job_id}", text, timeout=300.0)
 
     def discard(self, machine: Machine, workspace: str) -> None:
         path = self.workspace(machine, workspace)
@@ -170,8 +169,36 @@ class ProcessEngine:
             checks.append(Check("activate", present, self._activate, "" if present else remedy))
         return checks
 
+    # What another engine that keeps jobs in the same way does in its own manner.
+
     def _job(self, machine: Machine, job_id: str) -> ProcessJob:
         return ProcessJob(machine, self.root, job_id)
+
+    def _start_script(self, machine: Machine, job: Job, given: Mapping[str, object]) -> str:
+        del machine, job
+        return script(scripts.LIBRARY, scripts.START, **given)
+
+    def _attach_script(self, machine: Machine, job_id: str) -> str:
+        del machine
+        return script(scripts.ATTACH, jobs=self._jobs, id=job_id)
+
+    def _release_script(self, machine: Machine, job_id: str) -> str:
+        del machine
+        return script(scripts.RELEASE, jobs=self._jobs, id=job_id)
+
+    def _shell_files(
+        self, path: str, workspace: str, status: str | None, *, hide_gpus: bool
+    ) -> tuple[str, str]:
+        """``run.sh``, and the head of ``command.sh``, of the job whose directory is `path`."""
+        runner = script(scripts.LIBRARY, scripts.RUNNER, job=path, status=status)
+        command = script(
+            scripts.COMMAND_HEAD,
+            tao_ray_job=path,
+            tao_ray_workspace=workspace,
+            tao_ray_activate=self._activate,
+            tao_ray_hide_gpus="yes" if hide_gpus else None,
+        )
+        return runner, command
 
     def _run(
         self, machine: Machine, what: str, text: str, *, stdin: bytes = b"", timeout: float = 60.0
@@ -192,14 +219,7 @@ class ProcessEngine:
             "status_path": job.status_path,
             "gpus": job.gpus,
         }
-        runner = script(scripts.LIBRARY, scripts.RUNNER, job=path, status=status)
-        command = script(
-            scripts.COMMAND_HEAD,
-            tao_ray_job=path,
-            tao_ray_workspace=workspace,
-            tao_ray_activate=self._activate,
-            tao_ray_hide_gpus="yes" if hide_gpus else None,
-        )
+        runner, command = self._shell_files(path, workspace, status, hide_gpus=hide_gpus)
         members: dict[str, tuple[bytes, int]] = {
             "fingerprint": (f"{_fingerprint(job)}\n".encode(), 0o644),
             "workspace": (f"{job.workspace}\n".encode(), 0o644),

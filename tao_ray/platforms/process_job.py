@@ -58,6 +58,11 @@ class _Started:
 class ProcessJob:
     """See `tao_ray.platforms.base.JobHandle`. FileNotFoundError if the job was never started."""
 
+    _end_file = "exit"  # in the job's directory, appears when it ends
+    _stop_script = scripts.LIBRARY + scripts.STOP
+    _kill_script = scripts.LIBRARY + scripts.KILL
+    _settle_script = scripts.LIBRARY + scripts.SETTLE
+
     def __init__(self, machine: Machine, root: str, job_id: str):
         self.job_id = job_id
         self._machine = machine
@@ -80,7 +85,7 @@ class ProcessJob:
             status = LineStream(self._status, base + offset.status)
         if logs:
             log = LineStream(f"{self._directory}/log", offset.log, longest=_LONGEST_LOG_LINE)
-        end = f"{self._directory}/exit"
+        end = f"{self._directory}/{self._end_file}"
         streams = [stream for stream in (status, log) if stream is not None]
         follower = self._machine.follow({**{s.path: s.position for s in streams}, end: 0})
         fresh = offset.status == 0
@@ -134,10 +139,7 @@ class ProcessJob:
         ended = self._read_exit()
         if ended is not None or self._alive():
             return ended
-        text = script(scripts.LIBRARY, scripts.SETTLE, job=self._directory)
-        result = self._machine.run(text)
-        if result.code:
-            raise CommandError(f"look after job {self.job_id}", result, where=self._machine.name)
+        self._do("look after", self._settle_script)
         ended = self._read_exit()
         if ended is None:
             raise PlatformError("the job was released", where=f"job {self.job_id}")
@@ -147,10 +149,10 @@ class ProcessJob:
         ended = self.poll()
         if ended is not None:
             return ended
-        self._signal(scripts.STOP, grace=round(grace_s))
+        self._do("stop", self._stop_script, grace=round(grace_s))
         ended = self._wait(grace_s)
         if ended is None:
-            self._signal(scripts.KILL)
+            self._do("stop", self._kill_script)
             ended = self._wait(_KILL_DEADLINE)
         if ended is None:
             raise PlatformError(
@@ -211,10 +213,10 @@ class ProcessJob:
     def _boot(self) -> str:
         return self._machine.read("/proc/sys/kernel/random/boot_id").decode().strip()
 
-    def _signal(self, text: str, **given: object) -> None:
-        result = self._machine.run(script(scripts.LIBRARY, text, job=self._directory, **given))
+    def _do(self, what: str, text: str, **given: object) -> None:
+        result = self._machine.run(script(text, job=self._directory, **given))
         if result.code:
-            raise CommandError(f"stop job {self.job_id}", result, where=self._machine.name)
+            raise CommandError(f"{what} job {self.job_id}", result, where=self._machine.name)
 
     def _wait(self, seconds: float) -> Exit | None:
         deadline = time.monotonic() + seconds

@@ -74,9 +74,11 @@ settle() {
 }
 """
 
-# Given: jobs, id, workspace, gpus (wanted), devices, slots. stdin: a tar whose last member is
-# job.json, so a cut-off transfer is noticed. Says what came of it in one word.
-START = r"""
+# A start, in parts that other engines share: take the job in and hold the lock; count what runs;
+# choose GPUs; put the job's directory in its place; start. Given: jobs, id, workspace, gpus
+# (wanted), devices, slots. stdin: a tar whose last member is job.json, so a cut-off transfer is
+# noticed. Says what came of it in one word.
+RECEIVE = r"""
 set -eu
 job=$jobs/$id
 mkdir -p "$jobs"
@@ -99,7 +101,9 @@ if [ -d "$job" ]; then
     [ "$had" = "$want" ] || { echo conflict; exit; }
     [ ! -e "$job/started" ] || { echo started; exit; }
 fi
+"""
 
+COUNT = r"""
 running=0 taken=,
 [ -z "$slots$devices" ] || for other in "$jobs"/*/; do
     other=${other%/}
@@ -109,6 +113,9 @@ running=0 taken=,
     running=$((running + 1))
     taken=$taken$used,
 done
+"""
+
+CHOOSE = r"""
 if [ -n "$slots" ] && [ $running -ge "$slots" ]; then echo full; exit; fi
 chosen= count=0 free=0
 for device in $devices; do
@@ -119,13 +126,18 @@ for device in $devices; do
     count=$((count + 1))
 done
 if [ -n "$devices" ] && [ $count -lt "$gpus" ]; then echo "gpus $free"; exit; fi
+"""
 
+PLACE = r"""
 if [ ! -d "$job" ]; then
     mkdir -p "$workspace"
     [ ! -d "$stage/files" ] || cp -R "$stage/files/." "$workspace/"
     rm -rf "$stage/files"
     mv "$stage" "$job"
 fi
+"""
+
+RUN = r"""
 setsid -f sh "$job/run.sh" "${chosen:--}" < /dev/null > /dev/null 2>&1
 tries=0
 while [ ! -e "$job/started" ]; do
@@ -135,6 +147,8 @@ while [ ! -e "$job/started" ]; do
 done
 echo started
 """
+
+START = RECEIVE + COUNT + CHOOSE + PLACE + RUN
 
 # Given: job, status. $1: the GPUs this job holds. It outlives a stop request so as to report the
 # end (a trap, not "ignore": the job itself must start with default handlers).
