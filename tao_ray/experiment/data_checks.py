@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from tao_ray.network.network import Network
+from tao_ray.network.spec import get_path
 from tao_ray.platforms.base import Check, Platform, SharesFiles
 
 if TYPE_CHECKING:
@@ -62,8 +63,19 @@ def sources(config: RunConfig, network: Network) -> list[Source]:
     ]
     for key, value in config.data.spec_keys.items():
         for name, text in _texts(key, value):
-            if text.startswith("/") or "://" in text:
-                found.append(Source(name, text, f"data: {{{key}: ...}}", _is_training(config, key)))
+            if _is_path(text):
+                found.append(
+                    Source(name, text, f"data: {{{key}: ...}}", _is_training(config, name))
+                )
+    known = {source.key for source in found}
+    for needed in network.action.inputs:  # from the template, model.spec or model.overrides
+        value = get_path(network.base_spec, needed.key, None)
+        if needed.optional or needed.key in known or needed.key in network.wiring.checkpoint_keys:
+            continue
+        for name, text in _texts(needed.key, value):
+            if _is_path(text):
+                training = _is_training(config, needed.key)
+                found.append(Source(name, text, f"data: {{{needed.key}: ...}}", training))
     for name in ("checkpoint", "teacher"):
         uri = getattr(config.model, name)
         if uri:
@@ -83,8 +95,12 @@ def _setting(config: RunConfig, uri: str) -> str:
 def _is_training(config: RunConfig, key: str, uri: str = "") -> bool:
     if uri and _setting(config, uri) in ("data.train", "data.train_wds"):
         return True
-    parts = key.replace("[", ".").split(".")
-    return any(part.startswith("train") for part in parts[:-1])
+    _, *parts = key.split(".")  # the first is the block: train.* are settings of the training
+    return any(part.startswith("train") for part in parts)
+
+
+def _is_path(text: str) -> bool:
+    return text.startswith("/") or "://" in text
 
 
 def _texts(key: str, value: Any) -> Iterator[tuple[str, str]]:

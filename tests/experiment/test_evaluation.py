@@ -105,7 +105,7 @@ def _die_at_the_first_status(config: Any, run: SmallRun) -> None:
     """A driver that is killed while the final evaluation runs."""
 
     def watch(event: object) -> None:
-        if isinstance(event, StatusEvent):  # type: ignore[arg-type,misc]
+        if isinstance(event, StatusEvent):
             os._exit(9)
 
     journal = Journal(run.run_dir.journal, wait_s=10)
