@@ -155,9 +155,11 @@ class Population(BaseProposer):
 
     def _replace(self, member: int, fidelity: int) -> None:
         """A failed member continues from a good one's weights, once per milestone."""
+        oldest = self._oldest()
         for milestone in sorted(self.scores, reverse=True):
             donors = [s for s in self._ranked(milestone) if s.member != member]
-            if milestone <= fidelity and donors and (member, milestone) not in self._replaced:
+            new = (member, milestone) not in self._replaced
+            if oldest <= milestone <= fidelity and donors and new:
                 self._replaced.add((member, milestone))
                 self._exploits.append(Exploit(member, donors[0], milestone))
                 return
@@ -243,13 +245,17 @@ class Population(BaseProposer):
     def milestones(self) -> list[int]:
         return list(self.scores)
 
-    def donors(self) -> list[WeightsFrom]:
-        """Checkpoints that an exploit may still start from: they must not be deleted."""
+    def _oldest(self) -> int:
+        """The milestone the slowest living member has reached: weights before it are gone."""
         passed = [
             max((m for m in self.scores if member in self.scores[m]), default=0)
             for member in self._alive
         ]
-        oldest = min(passed, default=0)
+        return min(passed, default=0)
+
+    def donors(self) -> list[WeightsFrom]:
+        """Checkpoints that an exploit may still start from: they must not be deleted."""
+        oldest = self._oldest()
         pending = [WeightsFrom(e.donor.trial_id, e.milestone) for e in self._exploits]
         kept = [
             WeightsFrom(s.trial_id, m)

@@ -1,0 +1,396 @@
+"""Retention: what it keeps is all that is ever asked for, and little more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tao_ray.config import load_config
+from tao_ray.experiment.conductor import Conductor, Limits
+from tao_ray.experiment.plan import Plan, make_plan
+from tao_ray.experiment.retention import (
+    BEST,
+    DONOR,
+    MAY_WIN,
+    REFERENCE,
+    RESUME,
+    UNNEEDED,
+    UNREPORTED,
+    Needs,
+    Retention,
+    needs_of,
+    retention_summary,
+)
+from tao_ray.journal import Event, Journal
+from tao_ray.network.checkpoints import CheckpointFile, find_checkpoints
+from tao_ray.network.conventions import conventions_for
+from tao_ray.platforms.base import Job
+from tao_ray.platforms.local import LocalPlatform
+from tao_ray.search import build
+from tao_ray.search.base import GivesWeights, SearchSettings, WeightsFrom
+from tao_ray.search.simulation import simulate
+from tao_ray.space import Float, SearchSpace
+from tao_ray.trial.failure import Failure, FailureKind
+from tao_ray.trial.state import Objective, RunState, TrialState
+
+SPACE = SearchSpace([Float("x", 0.0, 1.0, default=0.5)])
+OBJECTIVE = Objective("acc", "maximize")
+EPOCHS = 9
+SIZE = 1000
+
+
+# -- which files are checkpoints ------------------------------------------------------------------
+
+
+def test_checkpoints_are_found_by_the_network_s_conventions() -> None:
+    files = {
+        "train/model_epoch_000_step_00010.pth": 5,
+        "train/model_epoch_001.pth": 7,
+        "train/student_epoch_001.pth": 3,
+        "train/status.json": 1,
+        "train/my_model_epoch_x.pth": 1,
+    }
+    found = find_checkpoints(conventions_for("nvdinov2", "train"), files)
+    assert [(c.path, c.epoch, c.bytes) for c in found] == [
+        ("train/model_epoch_000_step_00010.pth", 1, 5),
+        ("train/model_epoch_001.pth", 2, 7),
+        ("train/student_epoch_001.pth", 2, 3),
+    ]
+
+
+def test_a_checkpoint_may_be_a_folder_or_have_no_epoch() -> None:
+    folders = {"safetensors/epoch_2/a.bin": 4, "safetensors/epoch_2/b/c.bin": 5}
+    found = find_checkpoints(conventions_for("cosmos-reason", "train"), folders)
+    assert found == [CheckpointFile("safetensors/epoch_2", 2, 9)]
+    found = find_checkpoints(conventions_for("ocrnet", "train"), {"train/best_accuracy.pth": 4})
+    assert found == [CheckpointFile("train/best_accuracy.pth", None, 4)]
+
+
+# -- what is kept of one trial --------------------------------------------------------------------
+
+
+def files(*epochs: int | None) -> list[CheckpointFile]:
+    return [CheckpointFile(f"{e}", e, SIZE) for e in epochs]
+
+
+def running(last_epoch: int, **needs: Any) -> Needs:
+    return Needs("0000-1", 0, last_epoch, True, False, **needs)
+
+
+def test_a_running_trial_keeps_what_it_can_resume_from_and_what_was_not_reported() -> None:
+    # The newest reported one may be half written when the machine dies, so one more stays.
+    kept = running(5).keep(files(1, 2, 3, 4, 5, 6))
+    assert kept == {"4": RESUME, "5": RESUME, "6": UNREPORTED}
+
+
+def test_a_paused_trial_keeps_its_rung_and_one_without_it_two() -> None:
+    paused = Needs("0000-1", 0, 3, True, True)
+    assert paused.keep(files(1, 2, 3)) == {"3": RESUME}
+    assert paused.keep(files(1, 2)) == {"1": RESUME, "2": RESUME}
+
+
+def test_the_best_epoch_is_kept_or_the_last_one_saved_before_it() -> None:
+    kept = running(9, chosen=((5, MAY_WIN),)).keep(files(2, 4, 6, 8))
+    assert kept == {"4": MAY_WIN, "6": RESUME, "8": RESUME}
+
+
+def test_epochs_of_a_donor_come_before_the_own_ones() -> None:
+    heir = Needs("0001-1", 4, 7, True, False, pinned=((5, DONOR),))
+    assert heir.keep(files(1, 2, 3)) == {"1": DONOR, "2": RESUME, "3": RESUME}
+
+
+def test_a_checkpoint_the_network_keeps_by_itself_goes_with_the_trial() -> None:
+    ended = Needs("0000-1", 0, 9, False, False)
+    assert ended.keep(files(None, 9)) == {}
+    best = Needs("0000-1", 0, 9, False, False, chosen=((9, BEST),))
+    assert best.keep(files(None, 8, 9)) == {"None": BEST, "9": BEST}
+
+
+# -- what a search may still need ------------------------------------------------------------------
+
+
+class World:
+    """Trials without a network: an epoch writes a file, and whatever is read must be there."""
+
+    def __init__(self, path: Path, name: str, concurrent: int, options: Mapping[str, Any]):
+        self.journal = Journal(path / "journal.sqlite")
+        settings = SearchSettings(
+            trials=8,
+            max_epochs=EPOCHS,
+            max_concurrent=concurrent,
+            seed=3,
+            points=(SPACE.defaults(),),
+        )
+        limits = Limits(max_epochs=EPOCHS, max_concurrent=concurrent)
+        algorithm = build(name, SPACE, settings, options)
+        self.search = Conductor(algorithm, OBJECTIVE, self.journal, limits)
+        self.search.replay(self.journal.read())
+        self.files: dict[str, set[int]] = {}
+        self.read: list[str] = []
+        self.most = 0
+
+    def thin(self) -> None:
+        """Delete what is not needed; each trial's files by its own count of epochs."""
+        state = self.search.state
+        for trial, needs in needs_of(state, OBJECTIVE, self.search.donors()).items():
+            found = [CheckpointFile(str(e), e, SIZE) for e in sorted(self.files.get(trial, ()))]
+            self.files[trial] = {int(path) for path in needs.keep(found)}
+        self.most = max(self.most, *(len(f) for f in self.files.values()), 0)
+
+    def start(self, trial: TrialState) -> None:
+        segment = len(trial.jobs) + 1
+        job = {"job": f"{trial.id}-{segment}", "segment": segment, "resume_epoch": 0}
+        offset = trial.start.epoch if trial.start else 0
+        if segment > 1:
+            self.read.append(f"{trial.id} resumes from {trial.last_epoch}")
+            assert trial.last_epoch - offset in self.files[trial.id], self.read[-1]
+        elif trial.start:
+            donor = self.search.state.trials[trial.start.trial_id]
+            own = trial.start.epoch - (donor.start.epoch if donor.start else 0)
+            self.read.append(f"{trial.id} starts from {donor.id} at {own}")
+            assert own in self.files[donor.id], self.read[-1]
+        self.journal.append(Event("job", trial.id, job))
+        self.files.setdefault(trial.id, set())
+
+    def run(self, fail: Mapping[str, int] | None = None) -> RunState:
+        """To the end. fail: trial -> the epoch at which its code fails."""
+        search = self.search
+        while not search.finished():
+            search.settle_losers()
+            while (trial := search.next_resumed() or search.next_proposed()) is not None:
+                self.start(trial)
+                search.catch_up()
+            self.thin()
+            for trial in search.unfinished():
+                if trial.last_epoch == EPOCHS:
+                    search.on_completed(trial.id)
+                elif (fail or {}).get(trial.id) == trial.last_epoch:
+                    search.on_failure(trial.id, Failure(FailureKind.CODE, "broken"))
+                else:
+                    self.train(trial)
+                self.thin()
+        return search.state
+
+    def train(self, trial: TrialState) -> None:
+        epoch = trial.last_epoch + 1
+        value = trial.config["x"] - 0.02 * abs(epoch - 2)  # the best epoch is not the last
+        job = trial.jobs[-1].id
+        self.files[trial.id].add(epoch - (trial.start.epoch if trial.start else 0))
+        self.search.on_epoch(trial.id, epoch, {"acc": value}, job=job)
+
+
+ALGORITHMS = [
+    ("random", 2, {}),
+    ("asha", 3, {"min_epochs": 1}),
+    ("asha", 3, {"min_epochs": 1, "variant": "promotion"}),
+    ("hyperband", 2, {}),
+    ("bohb", 3, {}),
+    ("dehb", 2, {}),
+    ("pbt", 8, {"generations": 3}),
+    ("pbt", 3, {"generations": 4}),
+    ("pb2", 4, {"population": 4, "generations": 4}),
+]
+
+
+@pytest.mark.parametrize(("name", "concurrent", "options"), ALGORITHMS)
+@pytest.mark.parametrize("fail", [{}, {"0001": 3, "0002": 4, "0009": 5}])
+def test_nothing_that_is_read_later_is_ever_deleted(
+    tmp_path: Path, name: str, concurrent: int, options: dict[str, Any], fail: dict[str, int]
+) -> None:
+    world = World(tmp_path, name, concurrent, options)
+    state = world.run(fail)
+    best = state.best(OBJECTIVE)
+    assert best is not None
+    trial, judged = best
+    own = judged.epoch - (trial.start.epoch if trial.start else 0)
+    assert {t: f for t, f in world.files.items() if f} == {trial.id: {own}}
+    # Two to resume from, the best one, and what a population copies from.
+    assert world.most <= (3 if name not in ("pbt", "pb2") else 5)
+    if name in ("hyperband", "pbt", "pb2") or "variant" in options:
+        assert world.read, "this case is meant to resume or to exploit"
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_donors_are_named_as_long_as_they_may_be_asked_for(seed: int) -> None:
+    def loss(config: Mapping[str, Any], epoch: int) -> float:
+        broken = (epoch * 7 + int(config["x"] * 1000) + seed) % 11 == 0
+        return float("nan") if broken else -config["x"] - 0.01 * epoch
+
+    def fresh() -> Any:
+        settings = SearchSettings(trials=6, max_epochs=20, max_concurrent=6, seed=seed)
+        return build("pbt", SPACE, settings, {"generations": 5})
+
+    calls = simulate(fresh(), loss, max_epochs=20, workers=6).calls
+    algorithm = fresh()
+    assert isinstance(algorithm.proposer, GivesWeights)
+    reported: set[WeightsFrom] = set()
+    gone: set[WeightsFrom] = set()
+    for call, args in calls:
+        if call == "proposer.started" and args[1].start is not None:
+            assert args[1].start not in gone
+        part, method = call.split(".")
+        getattr(getattr(algorithm, part), method)(*args)
+        if call == "rule.report":
+            reported.add(WeightsFrom(args[0], args[1]))
+        gone |= reported - set(algorithm.proposer.donors())
+
+
+def ended(trial: str, loss: float, status: str = "completed") -> list[Event]:
+    return [
+        Event("proposed", trial, {"config": {}}),
+        Event("job", trial, {"job": f"{trial}-1", "segment": 1, "resume_epoch": 0}),
+        *(
+            Event("epoch", trial, {"epoch": e, "metrics": {}, "loss": loss, "job": f"{trial}-1"})
+            for e in (1, 2)
+        ),
+        Event("job_end", trial, {"job": f"{trial}-1", "code": 0}),
+        Event("ended", trial, {"status": status}),
+    ]
+
+
+def chosen(*events: Event, keep: int = 1) -> dict[str, tuple[tuple[int, str], ...]]:
+    state = RunState.fold(events)
+    return {t: n.chosen for t, n in needs_of(state, OBJECTIVE, (), keep).items() if n.chosen}
+
+
+def test_only_the_best_ended_trials_keep_a_checkpoint() -> None:
+    trials = [*ended("0000", 0.3), *ended("0001", 0.1), *ended("0002", 0.2)]
+    assert chosen(*trials) == {"0001": ((1, BEST),)}
+    assert chosen(*trials, keep=2) == {"0001": ((1, BEST),), "0002": ((1, BEST),)}
+
+
+def test_a_failed_trial_keeps_one_only_until_another_has_succeeded() -> None:
+    failed = ended("0000", 0.1, "failed")
+    assert chosen(*failed) == {"0000": ((1, BEST),)}
+    assert chosen(*failed, *ended("0001", 0.5)) == {"0001": ((1, BEST),)}
+
+
+def test_trial_0_stays_until_it_was_evaluated_as_the_reference() -> None:
+    def baseline(status: str) -> Event:
+        return Event("evaluation", data={"name": "baseline", "kind": "trial 0", "status": status})
+
+    trials = [*ended("0000", 0.3), *ended("0001", 0.1)]
+    waiting = chosen(baseline("pending"), *trials)
+    assert waiting == {"0000": ((1, REFERENCE),), "0001": ((1, BEST),)}
+    assert chosen(baseline("pending"), *trials, baseline("measured")) == {"0001": ((1, BEST),)}
+
+
+# -- on a platform ---------------------------------------------------------------------------------
+
+
+class Bench:
+    """Trials whose jobs wrote checkpoints on the local platform."""
+
+    def __init__(self, path: Path):
+        config = path / "config.yaml"
+        config.write_text("name: t\nmodel: {package: digits_mlp}\n")
+        self.plan: Plan = make_plan(load_config(config))
+        self.journal = Journal(path / "journal.sqlite")
+        self.platform = LocalPlatform(path / "jobs")
+
+    def retention(self, **options: Any) -> Retention:
+        return Retention(
+            self.plan.network, self.plan.objective, self.platform, self.journal, **options
+        )
+
+    def trial(self, trial: str, loss: float, epochs: int = 4, ends: bool = True) -> None:
+        loop = " ".join(f"{e:03d}" for e in range(epochs))
+        command = (
+            f"mkdir -p results/train && for e in {loop}; do"
+            f" head -c {SIZE} /dev/zero > results/train/model_epoch_$e.pth; done;"
+            " echo log > results/train/status.json"
+        )
+        handle = self.platform.launch(Job(f"{trial}-1", trial, command))
+        for _ in handle.events():
+            pass
+        events = ended(trial, loss)
+        self.journal.append(*(events if ends else events[:-2]))
+
+    @property
+    def state(self) -> RunState:
+        return RunState.fold(self.journal.read())
+
+    def files(self, trial: str) -> list[str]:
+        handle = self.platform.attach(f"{trial}-1")
+        assert handle is not None
+        return sorted(path.split("/")[-1] for path in handle.list("results"))
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    made = Bench(tmp_path)
+    yield made
+    for trial in made.state.trials:
+        made.platform.discard(trial)
+
+
+def test_files_are_deleted_verified_and_journalled_while_the_run_goes_on(bench: Bench) -> None:
+    bench.trial("0000", 0.3)
+    bench.trial("0001", 0.1)
+    bench.trial("0002", 0.0, ends=False)
+    retention = bench.retention()
+    retention.look(bench.state, (), now=100.0)
+    assert retention.finish(bench.state, ()) == []
+    assert bench.files("0000") == ["status.json"]
+    assert bench.files("0001") == ["model_epoch_000.pth", "status.json"]
+    # It runs, and may win with its first epoch; the last two were not reported.
+    assert len([f for f in bench.files("0002") if f.startswith("model")]) == 4
+    summary = retention_summary(bench.state)
+    assert summary is not None
+    assert summary["deleted_checkpoints"] == 7
+    assert summary["deleted_bytes"] == 7 * SIZE
+    assert summary["kept_bytes"] == 5 * SIZE
+    assert summary["peak_bytes_per_trial"] == dict.fromkeys(("0000", "0001", "0002"), 4 * SIZE)
+    assert {e["trial"]: e["why"] for e in summary["kept"]}["0001"] == BEST
+    assert Path(summary["kept"][0]["path"]).is_file()
+
+
+def test_a_second_driver_deletes_nothing_twice(bench: Bench) -> None:
+    bench.trial("0000", 0.3)
+    bench.trial("0001", 0.1)
+    for _ in range(2):
+        assert bench.retention().finish(bench.state, ()) == []
+    assert [e.trial for e in bench.journal.read() if e.kind == "deleted"] == ["0000", "0001"]
+
+
+def test_manual_deletes_nothing_and_lists_what_may_be(bench: Bench) -> None:
+    bench.trial("0000", 0.3)
+    bench.trial("0001", 0.1)
+    retention = bench.retention(mode="manual")
+    retention.look(bench.state, (), now=100.0)
+    assert retention.finish(bench.state, ()) == []
+    summary = retention_summary(bench.state)
+    assert summary is not None
+    assert summary["deleted_bytes"] == 0
+    assert [e["why"] for e in summary["kept"]].count(UNNEEDED) == 7
+    assert len(bench.files("0000")) == 5
+
+
+def test_what_cannot_be_deleted_is_said(bench: Bench) -> None:
+    bench.trial("0000", 0.3)
+    bench.trial("0001", 0.1)
+    folder = Path(bench.platform.workspace("0000"), "results", "train")
+    protected = folder / "model_epoch_000.pth"
+    if not _immutable(folder):
+        pytest.skip("this user can delete anything")
+    try:
+        (problem,) = bench.retention().finish(bench.state, ())
+    finally:
+        folder.chmod(0o755)
+    assert "0000" in problem
+    assert protected.is_file()
+
+
+def _immutable(folder: Path) -> bool:
+    folder.chmod(0o555)
+    try:
+        probe = folder / "probe"
+        probe.touch()
+    except OSError:
+        return True
+    probe.unlink()
+    folder.chmod(0o755)
+    return False
