@@ -75,7 +75,8 @@ class ModelConfig(Section):
     )
     image: str | None = Field(
         default=None,
-        description="Container image. Default: the package's for the action and backend.",
+        description="Container image, or a key of the skill bank's `versions.yaml` such as "
+        "`images.tao_toolkit.pyt`. Default: the package's for the action and backend.",
     )
     backend: str | None = Field(
         default=None, description="Backend of a package that has several, such as cosmos-reason."

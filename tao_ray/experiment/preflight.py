@@ -106,7 +106,9 @@ def _image(config: RunConfig, network: Network, here: bool) -> Check:
     if network.image is None:
         return Check("image", True, "none: the command runs on the host")
     origin = "model.image"
-    if config.model.image is None:
+    if config.model.image not in (None, network.image):
+        origin = f"model.image: {config.model.image}"
+    elif config.model.image is None:
         backend = f", backend {network.backend}" if network.backend else ""
         origin = f"the package's{backend}"
     unused = "; not used here: the command runs on this host" if here else ""

@@ -18,6 +18,7 @@ from tao_ray.network.checks import (
 )
 from tao_ray.network.conventions import TRAINING_ACTIONS, Conventions, conventions_for
 from tao_ray.network.data import apply_rules
+from tao_ray.network.images import resolve_image
 from tao_ray.network.keys import KnownKeys, SpecError, known_keys
 from tao_ray.network.network import Network
 from tao_ray.network.objective import choose_metric, default_metric
@@ -264,8 +265,9 @@ def _checkpoints(request: Request, wiring: Wiring) -> dict[str, str]:
 def _runtime(request: Request) -> tuple[str | None, str | None, str]:
     """Image, backend and command: the user's choice, else the backend's, action's, package's."""
     package, action, model = request.package, request.action, request.model
+    image = resolve_image(model.image, package.directory if package else None)
     if package is None:
-        return model.image, None, action.command
+        return image, None, action.command
     default = package.default_backends.get(action.name)
     name = model.backend or default
     if name is not None and name not in package.backends:
@@ -276,7 +278,7 @@ def _runtime(request: Request) -> tuple[str | None, str | None, str]:
             remedy=f"its backends: {offered}",
         )
     if name is None:
-        return model.image or action.image or package.image, None, action.command
+        return image or action.image or package.image, None, action.command
     backend = package.backends[name]
     command = action.command if name == default else backend.commands.get(action.name)
     if command is None:
@@ -285,4 +287,4 @@ def _runtime(request: Request) -> tuple[str | None, str | None, str]:
             where="model.backend",
             remedy=f"use its backend {default!r}, or describe the network without a package",
         )
-    return model.image or backend.image or action.image or package.image, name, command
+    return image or backend.image or action.image or package.image, name, command
