@@ -15,7 +15,6 @@ from typing import Any
 
 from tao_ray.errors import TaoRayError
 from tao_ray.journal import Event, JournalWriter
-from tao_ray.network.keys import SpecError
 from tao_ray.network.network import Network
 from tao_ray.network.spec import Spec, build_spec, get_path
 from tao_ray.network.status import EpochReport, EpochUpdate, StatusEvent, StatusReader
@@ -32,7 +31,8 @@ from tao_ray.platforms.base import (
     StatusLine,
 )
 from tao_ray.platforms.base import Event as PlatformEvent
-from tao_ray.trial.failure import Failure, FailureKind, classify, plain_lines
+from tao_ray.trial.classify import classify, kind_of_error, plain_lines
+from tao_ray.trial.failure import Failure, FailureKind
 from tao_ray.trial.state import PAUSED, JobState, RunState
 
 RESULTS_DIR = "results"
@@ -123,6 +123,7 @@ class Supervisor:
         self._log_tail = bytearray()
         self._late: dict[int, Mapping[str, float]] = {}
         self._reported = self._trial.last_epoch
+        self._read: set[str] = set()
 
     def next(self, timeout_s: float) -> News:
         """What comes next, or `Idle` when that takes longer than `timeout_s` seconds.
@@ -149,7 +150,7 @@ class Supervisor:
             self._handle = None  # the job may be well: attach again
             return Idle(f"the link: {error.message}")
         except TaoRayError as error:
-            self._news.append(Outcome(Failure(_kind_of(error), str(error))))
+            self._news.append(Outcome(Failure(kind_of_error(error), str(error))))
         return self._news.popleft() if self._news else Idle()
 
     def stop(self) -> None:
@@ -169,6 +170,8 @@ class Supervisor:
                 return self._follow(handle, job)
         if job is not None and job.ended is None:
             self._put_away(job)
+        if job is not None and not job.retired and self._take_unread(job):
+            return True
         if job is None or job.ended is not None or job.retired:
             job = self._intend(job)
         built, adjustments = self._build(job)
@@ -188,6 +191,23 @@ class Supervisor:
         self._events = handle.events(Offset())
         return True
 
+    def _take_unread(self, job: JobState) -> bool:
+        """Report what an ended job wrote after it was last listened to; whether that was anything.
+
+        A job that was stopped, or that ended while no driver lived, may have completed epochs
+        that nobody has heard of.
+        """
+        handle = self._platform.attach(job.id)
+        if handle is None or job.id in self._read:
+            return False
+        self._read.add(job.id)
+        self._job, self._reader = job, StatusReader(objective=self._setup.metric)
+        for event in handle.events(Offset(), logs=False):
+            if isinstance(event, StatusLine):
+                self._report(self._reader.feed(event.data), event.written)
+        self._report(self._reader.close(), None)
+        return bool(self._news)
+
     def put_away(self) -> None:
         """End the trial's last job, wherever it runs, if nobody has recorded its end."""
         job = self._trial.last_job
@@ -205,12 +225,19 @@ class Supervisor:
         """Journal the next job before anything of it exists."""
         segment = last.segment + 1 if last else 1
         job_id = f"{self.trial_id}-{segment}"
-        files = self._results(last)
-        self._record(
-            "job", job=job_id, segment=segment, resume_epoch=self._last_checkpoint(files) or 0
-        )
+        resume_epoch = self._last_checkpoint(self._results(last)) or 0
+        if last is not None and not resume_epoch:
+            # TAO resumes by itself from whatever checkpoint lies there: of an epoch that was
+            # never reported, for instance.
+            self._clear_results(last)
+        self._record("job", job=job_id, segment=segment, resume_epoch=resume_epoch)
         assert self._trial.last_job is not None
         return self._trial.last_job
+
+    def _clear_results(self, last: JobState) -> None:
+        handle = self._platform.attach(last.id)
+        if handle is not None:
+            handle.remove(RESULTS_DIR)
 
     def _results(self, last: JobState | None) -> dict[str, int]:
         """Files below the results directory: path -> bytes."""
@@ -421,10 +448,6 @@ class Supervisor:
         self._trial = state.trials[self.trial_id]
         if self._job is not None:
             self._job = self._last(self._job)
-
-
-def _kind_of(error: TaoRayError) -> FailureKind:
-    return FailureKind.SPEC if isinstance(error, SpecError) else FailureKind.PROVISION
 
 
 def _was_stopped(handle: JobHandle) -> bool:
