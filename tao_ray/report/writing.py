@@ -6,6 +6,7 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tao_ray.errors import TaoRayError
 from tao_ray.files import write_text
 from tao_ray.report import result_sections, run_sections, search_sections, winner_sections
 from tao_ray.report.document import Document
@@ -66,4 +67,5 @@ def report_line(run_dir: RunDir) -> str:
         return f"report: {write_report(run_dir)}"
     except Exception as error:
         traceback.print_exc()
-        return f"the report could not be written ({error}); try `tao-ray report {run_dir.path}`"
+        what = error.message if isinstance(error, TaoRayError) else repr(error)
+        return f"the report could not be written ({what}); try `tao-ray report {run_dir.path}`"

@@ -9,11 +9,12 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from conftest import HOSTILE, MadeRun
+from made_runs import HOSTILE, MadeRun, many_trials
 
 from tao_ray.cli import main
 from tao_ray.errors import TaoRayError
 from tao_ray.experiment.run_dir import RunDir
+from tao_ray.journal import Event, Journal
 from tao_ray.report import read_run, report_line, write_report
 from tao_ray.report.html import render_html
 from tao_ray.report.markdown import render_markdown
@@ -155,11 +156,11 @@ def test_the_end_of_an_interrupted_run(tmp_path: Path) -> None:
 
 
 def test_a_result_older_than_the_journal_is_not_used(tmp_path: Path) -> None:
-    made = MadeRun(tmp_path).go(30)
-    run_dir = made.end(interrupted=True)
+    run_dir = MadeRun(tmp_path).go(10).end(interrupted=True)
     assert read_run(run_dir).result is not None
-    later = MadeRun(tmp_path / "runs" / "other").close()  # its journal, of a run that goes on
-    later.journal.replace(run_dir.journal)
+    journal = Journal(run_dir.journal)
+    journal.append(Event("run", None, {**read_run(run_dir).facts, "what": "resumed"}))
+    journal.close()
     assert read_run(run_dir).result is None
 
 
@@ -182,8 +183,6 @@ def test_a_run_that_has_not_begun_says_so(tmp_path: Path) -> None:
     run_dir = RunDir.create(tmp_path, "empty")
     with pytest.raises(FileNotFoundError):
         write_report(run_dir)
-    from tao_ray.journal import Journal
-
     Journal(run_dir.journal).close()
     with pytest.raises(TaoRayError, match="nothing has been tried yet"):
         write_report(run_dir)
@@ -191,8 +190,7 @@ def test_a_run_that_has_not_begun_says_so(tmp_path: Path) -> None:
 
 
 def test_a_hundred_trials_take_less_than_three_seconds(tmp_path: Path) -> None:
-    made = MadeRun(tmp_path, trials=100, max_concurrent=8, algorithm="random", max_epochs=12)
-    run_dir = made.go().end()
+    run_dir = many_trials(tmp_path, 100, 30)
     begun = time.process_time()
     line = report_line(run_dir)
     assert time.process_time() - begun < 3.0

@@ -1,0 +1,103 @@
+"""The verdict on noise: its estimates against known noise, and each answer it can give."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from made_runs import MadeRun, Training
+
+from tao_ray.report import RunData, read_run
+from tao_ray.report.noise import expected_maximum, jitter, late_mean, verdict
+from tao_ray.trial.state import EpochState, TrialState
+
+
+def curve(losses: list[float]) -> TrialState:
+    trial = TrialState("0000", {}, {}, None, 0.0)
+    for epoch, loss in enumerate(losses, 1):
+        trial.epochs[epoch] = EpochState(epoch, {}, loss, 1.0, 0.0, "0000-1")
+    return trial
+
+
+def test_jitter_is_the_noise_without_the_trend() -> None:
+    rng = np.random.default_rng(1)
+    epochs = np.arange(2000)
+    found = jitter(curve(list(5 - 0.01 * epochs + rng.normal(0, 0.3, epochs.size))))
+    assert found == pytest.approx(0.3, rel=0.1)
+    assert jitter(curve(list(5 - 0.01 * epochs))) == pytest.approx(0.0, abs=1e-9)
+
+
+def test_jitter_needs_a_curve_that_is_long_enough() -> None:
+    assert jitter(curve([1.0] * 8)) is None
+    assert jitter(curve([1.0] * 9)) == 0.0
+
+
+def test_late_mean_is_the_last_quarter() -> None:
+    assert late_mean(curve([9.0] * 12 + [1.0, 2.0, 3.0, 4.0])) == 2.5
+    assert late_mean(curve([5.0, 1.0])) == 3.0
+
+
+@pytest.mark.parametrize("n", [2, 5, 12, 100])
+def test_expected_maximum(n: int) -> None:
+    draws = np.random.default_rng(2).normal(size=(20000, n)).max(axis=1)
+    assert expected_maximum(n) == pytest.approx(draws.mean(), rel=0.06)
+    assert expected_maximum(1) == 0.0
+
+
+def run_of(root: Path, training: Training, **search: Any) -> RunData:
+    settings = {"algorithm": "random", "trials": 6, "max_concurrent": 2, "max_epochs": 16, **search}
+    return read_run(MadeRun(root, training, **settings).go().end())
+
+
+def saturating(gain: float, noise: float) -> Training:
+    """Trial 3 is better than all others by `gain`."""
+
+    def value(trial: str, config: Mapping[str, Any], epoch: int) -> float:
+        jitter = np.random.default_rng([int(trial), epoch, 7]).normal(0, noise)
+        better = gain if trial == "0003" else 0.0
+        return float((0.8 + better) * (1 - math.exp(-epoch)) + jitter)
+
+    return value
+
+
+def test_a_large_gain_is_told_from_noise(tmp_path: Path) -> None:
+    found = verdict(run_of(tmp_path, saturating(0.1, 0.002)))
+    assert found.tone == "good"
+    assert "seed-to-seed noise is unknown" in found.title
+    assert any("another seed is not known" in reason for reason in found.reasons)
+
+
+def test_equally_good_trials_are_noise(tmp_path: Path) -> None:
+    found = verdict(run_of(tmp_path, saturating(0.0, 0.02)))
+    assert found.tone in ("bad", "plain")
+    assert "clearly" not in found.title
+
+
+def test_a_middling_gain_is_unclear(tmp_path: Path) -> None:
+    found = verdict(run_of(tmp_path, saturating(0.03, 0.01)))
+    assert found.tone == "unclear"
+
+
+def test_the_defaults_can_win(tmp_path: Path) -> None:
+    def defaults_first(trial: str, config: Mapping[str, Any], epoch: int) -> float:
+        return 0.9 if trial == "0000" else 0.5
+
+    found = verdict(run_of(tmp_path, defaults_first))
+    assert found.title == "No trial is better than the network's defaults (trial 0)."
+
+
+def test_short_curves_leave_it_open(tmp_path: Path) -> None:
+    found = verdict(run_of(tmp_path, saturating(0.1, 0.0), max_epochs=4))
+    assert found.title == "It cannot be told whether the gain is noise."
+
+
+def test_without_a_reference_the_gain_is_unknown(tmp_path: Path) -> None:
+    run = run_of(tmp_path, saturating(0.1, 0.0), max_epochs=4)
+    state = run.state
+    del state.trials["0000"]
+    assert "The gain is unknown" in verdict(replace(run, state=state)).title
