@@ -167,7 +167,7 @@ def _document(review: Review) -> Iterator[str]:
         yield "\n`objective.accept_proxy: true`: the winner may not be judged by the network's own"
         yield "measure, and this was accepted."
     yield from _section("Retention")
-    yield "Every checkpoint of every trial is kept."
+    yield _retention_text(plan)
     remarks = [*(f"{c.name}: {c.detail}" for c in review.warnings), *network.notes]
     remarks += plan.derived.warnings
     if remarks:
@@ -284,6 +284,18 @@ def _measured(measure: Measure) -> str:
     return f"{measure.objective.metric} by {measure.network.action.name}" + (
         f" on {data}" if data else ""
     )
+
+
+def _retention_text(plan: Plan) -> str:
+    retention = plan.config.retention
+    if retention.mode == "manual":
+        return (
+            "Nothing is deleted (`retention.mode: manual`): every checkpoint of every trial stays."
+        )
+    few = "The winner's checkpoint stays"
+    if retention.keep > 1:
+        few = f"The checkpoints of the best {retention.keep} trials stay"
+    return f"{few}. Other checkpoints are deleted as soon as nothing can need them any more."
 
 
 def _section(title: str) -> Iterator[str]:
