@@ -90,7 +90,7 @@ def pull_image(
             break
         if time.monotonic() > deadline:
             raise PlatformError(
-                f"the image {image} was not pulled within {timeout:g} s ({done} of {layers} layers)",
+                f"{image} was not pulled within {timeout:g} s ({done} of {layers} layers)",
                 where=machine.name,
                 remedy="the pull goes on there: try again later, or allow more time",
             )
@@ -110,8 +110,8 @@ def refusal(
         return ImageAccessError(
             f"the registry {host} refuses the login: {last}",
             where=where,
-            remedy=f"make a new API key (https://org.ngc.nvidia.com/setup/api-keys for nvcr.io) and "
-            f"export {key}",
+            remedy=f"make a new API key (for nvcr.io: https://org.ngc.nvidia.com/setup/api-keys) "
+            f"and export {key}",
         )
     if _ABSENT.search(log):
         return ImageMissingError(

@@ -132,7 +132,7 @@ if [ ! -e "$job/stop" ]; then
     sync "$job/stop.$$"
     mv "$job/stop.$$" "$job/stop"
 fi
-dk exec "$name" sh -c 'kill -s TERM -1' > /dev/null 2>&1 || state "$name"
+dk exec "$name" sh -c 'kill -s TERM -- -1' > /dev/null 2>&1 || state "$name"
 """
 
 # Given: docker, job, name.

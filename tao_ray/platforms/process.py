@@ -70,6 +70,11 @@ class ProcessEngine:
             self._seen_gpus[machine.name] = found.stdout.decode().split()
         return self._seen_gpus[machine.name]
 
+    def prepare(self, machine: Machine, image: str | None = None) -> None:
+        """Have on the machine what must be there before a job of this image starts. Reaches it."""
+        del image
+        self._run(machine, "reach the machine", "true")
+
     def launch(self, machine: Machine, job: Job) -> ProcessJob:
         _check_id(job.id)
         workspace = self.workspace(machine, job.workspace)

@@ -7,6 +7,7 @@ ABSENT = 44  # exit code: there is no such file
 
 # Given: path, offset, limit.
 READ = r"""
+[ -e "$path" ] || exit 44
 dd if="$path" bs=65536 iflag=skip_bytes,count_bytes,fullblock skip="$offset" count="$limit" \
     status=none && exit
 [ -e "$path" ] || exit 44

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
+from real_services.dockerd import IMAGE, MOUNTS, Dockerd, running_dockerd
+from real_services.sshd import Sshd, running_sshd
 
 from tao_ray.platforms import Platform
+from tao_ray.platforms.docker_host import DockerPlatform
+from tao_ray.platforms.hosts import Host, HostsPlatform
 from tao_ray.platforms.local import LocalPlatform
+from tao_ray.platforms.process import ProcessEngine
 from tao_ray.storage import Storage, open_storage
 
 
@@ -16,7 +24,35 @@ def _local(directory: Path, _: pytest.FixtureRequest) -> Platform:
     return LocalPlatform(directory / "with space")
 
 
-PLATFORMS: dict[str, Callable[[Path, pytest.FixtureRequest], Platform]] = {"local": _local}
+def _ssh(directory: Path, request: pytest.FixtureRequest) -> Platform:
+    server: Sshd = request.getfixturevalue("sshd")
+    path = f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"
+    engine = partial(ProcessEngine, str(directory / "far side"), env={"PATH": path})
+    return HostsPlatform([Host("box", server.target, slots=100)], engine, directory / "run")
+
+
+def _docker(directory: Path, request: pytest.FixtureRequest) -> Platform:
+    engine: Dockerd = request.getfixturevalue("dockerd")
+    request.getfixturevalue("monkeypatch").setenv("DOCKER_HOST", engine.environment["DOCKER_HOST"])
+    root = directory / "with space"
+    return DockerPlatform(root, image=IMAGE, mounts=MOUNTS, network="none", ulimits={})
+
+
+@pytest.fixture(scope="session")
+def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
+    yield from running_sshd(tmp_path_factory.mktemp("sshd") / "server")
+
+
+@pytest.fixture(scope="session")
+def dockerd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dockerd]:
+    yield from running_dockerd(tmp_path_factory.mktemp("dockerd"))
+
+
+PLATFORMS: dict[str, Callable[[Path, pytest.FixtureRequest], Platform]] = {
+    "local": _local,
+    "ssh": _ssh,
+    "docker": _docker,
+}
 
 
 @pytest.fixture(params=PLATFORMS)

@@ -114,7 +114,7 @@ def test_a_job_with_nothing_to_say(platform: Platform) -> None:
 
 
 def test_a_silent_job_has_heartbeats(platform: Platform) -> None:
-    handle = platform.launch(job("t-1", "sleep 2.5"))
+    handle = platform.launch(job("t-1", "sleep 3.5"))
     times = []
     for event in handle.events():
         times.append(time.monotonic())
@@ -142,7 +142,7 @@ def test_the_environment(platform: Platform) -> None:
 
 def test_two_jobs_side_by_side(platform: Platform) -> None:
     handles = [
-        platform.launch(job(name, f"sleep 0.3; {EPOCHS}; echo {name} > mine", workspace=space))
+        platform.launch(job(name, f"sleep 2; {EPOCHS}; echo {name} > mine", workspace=space))
         for name, space in (("a-1", "w"), ("b-1", "other"))
     ]
     assert [handle.poll() for handle in handles] == [None, None]

@@ -45,7 +45,7 @@ class Dockerd:
         self.path = f"{hooks}:{os.environ['PATH']}"
 
     def start(self) -> None:
-        options = "--iptables=false --ip6tables=false --bridge=none --storage-driver=vfs".split()
+        options = ["--iptables=false", "--ip6tables=false", "--bridge=none", "--storage-driver=vfs"]
         places = {"data-root": "data", "exec-root": "exec", "pidfile": "pid"}
         for option, name in places.items():
             options += [f"--{option}", str(self.directory / name)]

@@ -33,7 +33,9 @@ class Sshd:
         (directory / "sshd_config").write_text(
             f"ListenAddress 127.0.0.1\nPort {self.port}\nHostKey {directory / 'host_key'}\n"
             f"AuthorizedKeysFile {directory / 'authorized_keys'}\nPidFile {directory / 'pid'}\n"
-            f"StrictModes no\nUsePAM no\nPasswordAuthentication no\n{options}\n"
+            "StrictModes no\nUsePAM no\nPasswordAuthentication no\n"
+            # The start files of a developer's shell would be most of the time of every command.
+            f"SetEnv HOME={directory}\n{options}\n"
         )
 
     @property
