@@ -16,7 +16,8 @@ from tao_ray.trial.state import PAUSED, PENDING, RUNNING, RunState
 if TYPE_CHECKING:
     from tao_ray.experiment.result import Result
 
-STATES = (PENDING, RUNNING, PAUSED, *(status.value for status in TrialStatus))
+_ENDS = (TrialStatus.COMPLETED, TrialStatus.STOPPED, TrialStatus.FAILED)
+STATES = (PENDING, RUNNING, PAUSED, *(status.value for status in _ENDS))
 
 GAUGES = {
     "tao_best_metric": "The objective of the best trial so far, in its own direction",

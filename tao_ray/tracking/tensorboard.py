@@ -66,6 +66,7 @@ class _TrialWriter:
         directory.mkdir(parents=True)
         self._directory = directory
         self._writer: Any = None
+        self._opened = 0
         self._written: dict[int, int] = {}
 
     def write(self, trial: TrialState) -> None:
@@ -101,7 +102,11 @@ class _TrialWriter:
         if self._writer is None:
             from tensorboardX import SummaryWriter
 
-            self._writer = SummaryWriter(str(self._directory), flush_secs=10)
+            self._opened += 1  # a file's name has only the second it was made in
+            suffix = f".{self._opened}"
+            self._writer = SummaryWriter(
+                str(self._directory), flush_secs=10, filename_suffix=suffix
+            )
         return self._writer
 
 

@@ -149,4 +149,9 @@ def snapshot(state: RunState) -> RunState:
         )
         for name, trial in state.trials.items()
     }
-    return replace(state, trials=trials, notices=list(state.notices))
+    return replace(
+        state,
+        trials=trials,
+        notices=list(state.notices),
+        evaluations=dict(state.evaluations),
+    )

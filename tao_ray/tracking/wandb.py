@@ -7,11 +7,14 @@ whole or not there (`wandb_cursor`). Either way a driver that takes over adds wh
 
 from __future__ import annotations
 
+import logging
 import netrc
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote, urlsplit
@@ -25,6 +28,8 @@ from tao_ray.trial.state import PAUSED, RunState, TrialState
 if TYPE_CHECKING:
     from tao_ray.config import WandbConfig
     from tao_ray.experiment.result import Result
+
+_log = logging.getLogger(__name__)
 
 _Mode = Literal["online", "offline"]
 _OPEN_RUNS = 32
@@ -78,55 +83,78 @@ class WandbTracker:
         self._cursor = Cursor(info.directory)
         self._online = online
         self._streams: dict[str, _Stream] = {}
-        self._summed_up = time.monotonic()
-        self._not_sent: list[Path] = []
         self._introduced = False
+        self._summed_up = time.monotonic()
+        self._unsynced = self._cursor.to_sync()
         if not online:
             say("W&B: recording offline" + ("" if has_key() else ", there is no API key"))
-        elif folders := self._cursor.to_sync():
-            self._online = False
-            say(f"W&B: recording offline, as before: {len(folders)} folders are not synced yet")
 
     def update(self, state: RunState) -> None:
         """See `Tracker`."""
-        if state.started is None:
+        if not state.trials:
             return
         for trial in state.trials.values():
             if self._cursor[trial.id].done:
                 continue
-            if self._online:
-                self._follow(state, trial)
-            elif not trial.alive:
+            if self._goes_online(trial.id):
+                self._attempt(partial(self._follow, state, trial))
+            elif self._goes_offline(trial.id) and not trial.alive:
                 self._record_trial(state, trial)
-        if self._online and time.monotonic() - self._summed_up > _SUMMARY_EVERY_S:
+        due = time.monotonic() - self._summed_up > _SUMMARY_EVERY_S
+        if due and self._goes_online(content.SUMMARY):
             self._summed_up = time.monotonic()
-            self._follow_summary(state, None)
+            self._attempt(partial(self._follow_summary, state, None))
 
     def close(self, state: RunState, result: Result | None) -> None:
         """See `Tracker`."""
         self.update(state)
-        if state.started is None:
+        if not state.trials:
             return
         data = result.data if result else None
-        if self._online:
-            self._follow_summary(state, data)
-        self._finish(list(self._streams.values()))
-        if not self._online:
-            for trial in state.trials.values():
-                mark = self._cursor[trial.id]
-                if not mark.done and (not trial.alive or _last(trial) > mark.step):
-                    self._record_trial(state, trial)
+        if self._goes_online(content.SUMMARY):
+            self._attempt(partial(self._follow_summary, state, data))
+        self._attempt(partial(self._finish, list(self._streams.values())))
+        behind = [t for t in state.trials.values() if self._is_behind(t)]
+        for trial in behind:
+            if self._goes_offline(trial.id):
+                self._record_trial(state, trial)
+        if self._goes_offline(content.SUMMARY):
             self._record_summary(state, data)
         self._cursor.close()
-        self._say_what_to_sync()
+        self._say_what_is_left(any(self._is_behind(trial) for trial in behind))
 
-    def _say_what_to_sync(self) -> None:
-        folders = [str(path) for path in self._not_sent]
-        folders += [f"{self._cursor.folder}/offline-run-*"] if self._cursor.to_sync() else []
-        if folders:
-            self._say(f"W&B: not uploaded yet; do so with\n  wandb sync {' '.join(folders)}")
+    def _goes_online(self, name: str) -> bool:
+        """Whether a run is told to the server: if that answers and no folder is to be sent first.
+
+        Otherwise a point could be there twice, or points come in the wrong order.
+        """
+        return self._online and name not in self._unsynced
+
+    def _goes_offline(self, name: str) -> bool:
+        return not self._goes_online(name) and not self._cursor[name].online
+
+    def _is_behind(self, trial: TrialState) -> bool:
+        mark = self._cursor[trial.id]
+        return not mark.done and (not trial.alive or _last(trial) > mark.step)
+
+    def _say_what_is_left(self, behind: bool) -> None:
+        if self._cursor.to_sync():
+            folders = f"{self._cursor.folder}/offline-run-*"
+            self._say(f"W&B: not uploaded yet; do so with\n  wandb sync {folders}")
+        if behind:
+            self._say(
+                "W&B: the server knows a part of some trials; to tell it the rest\n"
+                f"  tao-ray resume {self._info.directory}"
+            )
 
     # -- online: runs are open while their trial runs -------------------------------------------
+
+    def _attempt(self, show: Callable[[], None]) -> None:
+        try:
+            show()
+        except Exception as error:  # W&B raises errors of its own and those of what it uses
+            _log.warning("W&B failed online", exc_info=True)
+            self._go_offline((str(error) or type(error).__name__).splitlines()[0])
 
     def _follow(self, state: RunState, trial: TrialState) -> None:
         """Tell the server what is new of a trial, and close its run while the trial rests."""
@@ -137,30 +165,29 @@ class WandbTracker:
             return
         config = content.trial_config(state, trial)
         stream = stream or self._open_stream(state, trial.id, config)
-        if stream is not None:
-            stream.log(trial, self._info)
-            if rests:
-                self._finish([stream])
+        stream.log(trial, self._info)
+        if rests:
+            self._finish([stream])
 
     def _follow_summary(self, state: RunState, result: Mapping[str, Any] | None) -> None:
         name = content.SUMMARY
         stream = self._streams.get(name)
         stream = stream or self._open_stream(state, name, content.run_config(state))
-        if stream is not None:
-            _log_summary(stream.run, state, self._info, result)
-            stream.step = state.last_seq
+        _log_summary(stream.run, state, self._info, result)
+        stream.step = state.last_seq
 
-    def _open_stream(self, state: RunState, name: str, config: Mapping[str, Any]) -> _Stream | None:
-        """A run on the server, or None if there is none to be had: all goes on offline then."""
+    def _open_stream(self, state: RunState, name: str, config: Mapping[str, Any]) -> _Stream:
         if len(self._streams) >= _OPEN_RUNS:
             self._finish([next(iter(self._streams.values()))])
         if not self._online:
-            return None
+            raise ConnectionError("the server does not answer")
+        mark = self._cursor[name]
+        self._cursor.commit(name, replace(mark, online=True))
         try:
             run = self._open(state, name, config, "online", self._info.directory)
-        except Exception as error:  # W&B raises errors of its own and those of what it uses
-            self._go_offline(f"the server does not take runs: {error}")
-            return None
+        except Exception:
+            self._cursor.commit(name, mark)  # it was told nothing
+            raise
         if not self._introduced:
             self._introduced = True
             self._say(f"W&B: {run.project_url}/groups/{quote(self._info.id, safe='')}")
@@ -173,18 +200,18 @@ class WandbTracker:
             del self._streams[stream.name]
         with ThreadPoolExecutor(max(len(streams), 1)) as pool:
             sent = list(pool.map(_Stream.finish, streams))
-        for stream in streams:
-            self._cursor.commit(stream.name, Mark(stream.step, stream.done))
+        for stream, was_sent in zip(streams, sent, strict=True):
+            if was_sent:
+                self._cursor.commit(stream.name, Mark(stream.step, stream.done, online=True))
         if not all(sent):
-            pairs = zip(streams, sent, strict=True)
-            self._not_sent += [stream.folder for stream, was_sent in pairs if not was_sent]
             self._go_offline("the server does not answer")
 
     def _go_offline(self, reason: str) -> None:
         if self._online:
             self._online = False
-            self._say(f"W&B: {reason}; recording offline from here on")
+            self._say(f"W&B: {reason}; trials that it does not know are recorded offline")
             self._finish(list(self._streams.values()))
+            _end_helper()
 
     # -- offline: a run is written in one go ----------------------------------------------------
 
@@ -254,10 +281,11 @@ class _Stream:
         self._exit_code = content.exit_code(trial)
 
     def finish(self) -> bool:
-        """Close the run. False if not all could be sent in time; all of it is in `folder`."""
+        """Close the run. False if not all could be sent in time."""
         try:
             self.run.finish(exit_code=self._exit_code)
-        except TimeoutError:
+        except Exception:  # it took too long, or the helper process of W&B has died
+            _log.warning("W&B run %s was not finished", self.name, exc_info=True)
             return False
         return True
 
@@ -265,6 +293,16 @@ class _Stream:
 def _last(trial: TrialState) -> int:
     """The last epoch that there is a point for, 0 if there is none."""
     return max(trial.epochs, default=0)
+
+
+def _end_helper() -> None:
+    """End W&B's helper process, which may be in any state; the next run starts a new one."""
+    import wandb
+
+    try:
+        wandb.teardown()
+    except Exception:
+        _log.warning("W&B's helper process did not end in order", exc_info=True)
 
 
 def _log_summary(

@@ -112,9 +112,10 @@ def run_summary(
             "epoch": judged.epoch,
             "hyperparameters": dict(trial.config),
         }
+    for name, record in state.evaluations.items():
+        summary["final_evaluation" if name == "final" else name] = dict(record)
     if result is not None:
         summary["result"] = result["status"]
-        for key in ("baseline", "final_evaluation", "cost"):
-            if result.get(key) is not None:
-                summary[key] = result[key]
+        if result["cost"] is not None:
+            summary["cost"] = result["cost"]
     return summary

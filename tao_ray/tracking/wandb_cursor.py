@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import uuid
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -17,10 +16,14 @@ _STAGING = ".staging-"
 
 @dataclass(frozen=True)
 class Mark:
-    """Of one W&B run: the last step it was given, and whether it needs nothing more."""
+    """Of one W&B run: the last step it was given, and whether it needs nothing more.
+
+    online: the server has been told of it. How much of it then only the server knows.
+    """
 
     step: int = 0
     done: bool = False
+    online: bool = False
 
 
 class Cursor:
@@ -70,14 +73,13 @@ class Cursor:
         """Remove what was only needed while writing."""
         shutil.rmtree(self.staging, ignore_errors=True)
 
-    def to_sync(self) -> list[Path]:
-        """The folders that hold what W&B's server has not been sent yet."""
-        return sorted(self._unsynced())
-
-    def _unsynced(self) -> Iterator[Path]:
-        for folder in self.folder.glob("offline-run-*"):
-            if not any(folder.glob("*.synced")):  # which `wandb sync` leaves
-                yield folder
+    def to_sync(self) -> set[str]:
+        """The W&B runs of which there are folders that W&B's server has not been sent yet."""
+        return {
+            folder.name.rsplit("-", 1)[1]
+            for folder in self.folder.glob("offline-run-*")
+            if not any(folder.glob("*.synced"))  # which `wandb sync` leaves
+        }
 
     def _move(self, folder: Path) -> None:
         folder.replace(self.folder / folder.name)

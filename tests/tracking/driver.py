@@ -1,7 +1,8 @@
-"""A driver that follows a made run, to be killed: ``driver.py DIRECTORY EVENTS [MOMENT CALL]``.
+"""A driver that follows a made run, to be killed.
 
-It applies the journal's events up to the number `EVENTS`, beginning at what the driver before it
-had reached, and kills itself at a call of `MOMENT`, if that is given.
+``driver.py MODE DIRECTORY EVENTS [MOMENT CALL]`` applies the journal's events up to the number
+`EVENTS`, beginning at what the driver before it had reached, and kills itself at a call of
+`MOMENT`, if that is given.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import made_run
 
@@ -50,18 +51,24 @@ def die_at(moment: str, call: int) -> None:
     setattr(owner, name, wrapped)
 
 
-def main(directory: Path, until: int) -> None:
+def main(mode: Literal["online", "offline"], directory: Path, until: int) -> None:
     reached = directory / "reached"
     begin = int(reached.read_text()) if reached.exists() else 0
     events = read_events(directory / "journal.sqlite")
     state = RunState.fold(events[:begin])
-    config = WandbConfig(project="project", mode="offline")
+    config = WandbConfig(project="project", mode=mode)
     info = made_run.info(directory)
     trackers = Trackers(
         [
             (
                 "W&B",
-                Background(lambda say: tracking.WandbTracker(config, info, False, say), print, 60),
+                Background(
+                    lambda say: tracking.WandbTracker(
+                        config, info, tracking.is_online(config), say
+                    ),
+                    print,
+                    60,
+                ),
             )
         ],
         print,
@@ -75,6 +82,8 @@ def main(directory: Path, until: int) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 3:
-        die_at(sys.argv[3], int(sys.argv[4]))
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    tracking._FINISH_TIMEOUT_S = tracking._INIT_TIMEOUT_S = 10.0
+    if len(sys.argv) > 4:
+        die_at(sys.argv[4], int(sys.argv[5]))
+    chosen: Any = sys.argv[1]
+    main(chosen, Path(sys.argv[2]), int(sys.argv[3]))

@@ -23,7 +23,10 @@ def info(directory: Path) -> RunInfo:
 def events() -> list[Event]:
     """Nine trials, three at a time: done, stopped, paused and resumed, retried, failed, NaN."""
     facts = {"network": "toy", "action": "train", "algorithm": "asha", "metric": "acc"}
-    made = [Event("run", None, {"what": "started", **facts})]
+    made = [
+        Event("run", None, {"what": "started", **facts}),
+        Event("evaluation", None, {"name": "baseline", "status": "measured", "value": 0.25}),
+    ]
     for first in range(0, TRIALS, 3):
         group = [f"{number:04}" for number in range(first, first + 3)]
         for trial in group:
@@ -31,7 +34,8 @@ def events() -> list[Event]:
         for epoch in range(1, EPOCHS + 1):
             for trial in group:
                 made += _epoch(trial, epoch)
-    return made
+    final = {"name": "final", "status": "measured", "value": 0.75}
+    return [*made, Event("evaluation", None, final)]
 
 
 def _start(trial: str) -> list[Event]:

@@ -3,57 +3,17 @@
 from __future__ import annotations
 
 import math
-import os
 import random
 import signal
 import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
-import made_run
-import psutil
 import pytest
+from driving import EVENTS, SECRET, drive, finish, helpers_of, state_of
 from wandb_files import RecordedRun, recorded_runs
 
-from tao_ray.journal import Journal, read_events
-from tao_ray.trial.state import RunState
-
 pytestmark = pytest.mark.slow
-DRIVER = Path(__file__).with_name("driver.py")
-SECRET = "0123456789abcdef0123456789abcdef01234567"
-EVENTS = len(made_run.events())
-
-
-@pytest.fixture
-def run_directory(tmp_path: Path) -> Path:
-    journal = Journal(tmp_path / "journal.sqlite")
-    journal.append(*made_run.events())
-    journal.close()
-    return tmp_path
-
-
-def drive(directory: Path, until: int = EVENTS, *moment: str) -> subprocess.Popen[str]:
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("WANDB")}
-    return subprocess.Popen(
-        [sys.executable, str(DRIVER), str(directory), str(until), *moment],
-        env={**environment, "WANDB_API_KEY": SECRET, "HOME": str(directory)},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
-def finish(process: subprocess.Popen[str]) -> str:
-    said, _ = process.communicate(timeout=120)
-    assert process.returncode == 0, said
-    return said
-
-
-def state_of(directory: Path) -> RunState:
-    return RunState.fold(read_events(directory / "journal.sqlite"))
 
 
 def same(a: Any, b: Any) -> bool:
@@ -92,7 +52,7 @@ def check(directory: Path) -> dict[str, RecordedRun]:
 
 
 def test_an_undisturbed_run(run_directory: Path) -> None:
-    said = finish(drive(run_directory))
+    said = finish(drive("offline", run_directory))
     runs = check(run_directory)
     assert all(len(run.folders) == 1 for run in runs.values())
     assert f"wandb sync {run_directory}/wandb/offline-run-*" in said
@@ -109,6 +69,8 @@ def test_an_undisturbed_run(run_directory: Path) -> None:
         "bracket": 1,
     }
     assert runs["summary"].summary["best"]["trial"] == "0008"
+    assert runs["summary"].summary["baseline"]["value"] == 0.25
+    assert runs["summary"].summary["final_evaluation"]["value"] == 0.75
     columns = runs["summary"].table("trials")["columns"]
     assert columns[2:7] == ["train.lr", "train.batch", "train.kind", "train.flag", "train.mixed"]
     for column in ("train.lr", "train.batch", "train.mixed", "objective", "seconds"):
@@ -118,7 +80,7 @@ def test_an_undisturbed_run(run_directory: Path) -> None:
 
 
 def test_nothing_of_w_and_b_reaches_the_terminal_and_no_key_the_disk(run_directory: Path) -> None:
-    said = finish(drive(run_directory))
+    said = finish(drive("offline", run_directory))
     assert all("W&B: " in line or line.startswith("  wandb sync") for line in said.splitlines())
     for path in run_directory.rglob("*"):
         if path.is_file():
@@ -126,11 +88,11 @@ def test_nothing_of_w_and_b_reaches_the_terminal_and_no_key_the_disk(run_directo
 
 
 def test_an_interrupted_run_is_recorded_as_far_as_it_got_and_goes_on(run_directory: Path) -> None:
-    finish(drive(run_directory, EVENTS // 2))
+    finish(drive("offline", run_directory, EVENTS // 2))
     before = recorded_runs(run_directory / "wandb")
     assert before["0003"].summary["status"] in ("running", "paused")
     assert before["0003"].points
-    finish(drive(run_directory))
+    finish(drive("offline", run_directory))
     runs = check(run_directory)
     assert len(runs["0003"].folders) == 2
     assert len(runs["0000"].folders) == 1
@@ -141,10 +103,10 @@ def test_an_interrupted_run_is_recorded_as_far_as_it_got_and_goes_on(run_directo
     [("before finish", 1), ("before the mark", 4), ("before the move", 5), ("after the move", 3)],
 )
 def test_a_kill_at_the_worst_moments(run_directory: Path, moment: str, call: int) -> None:
-    process = drive(run_directory, EVENTS, moment, str(call))
+    process = drive("offline", run_directory, EVENTS, moment, str(call))
     process.communicate(timeout=120)
     assert process.returncode == -signal.SIGKILL
-    finish(drive(run_directory))
+    finish(drive("offline", run_directory))
     runs = check(run_directory)
     assert all(len(run.folders) == 1 for run in runs.values())
     assert helpers_of(process.pid) == []
@@ -154,7 +116,7 @@ def test_kills_at_random(run_directory: Path) -> None:
     generator = random.Random(5)
     killed = 0
     for _ in range(4):
-        process = drive(run_directory)
+        process = drive("offline", run_directory)
         try:
             process.communicate(timeout=generator.uniform(2.0, 6.0))
             break
@@ -163,17 +125,5 @@ def test_kills_at_random(run_directory: Path) -> None:
             process.communicate()
             killed += 1
     assert killed
-    finish(drive(run_directory))
+    finish(drive("offline", run_directory))
     check(run_directory)
-
-
-def helpers_of(pid: int) -> list[str]:
-    """W&B's helper processes of a dead driver, once they had time to leave."""
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        lines = [p.info["cmdline"] or [] for p in psutil.process_iter(["cmdline"])]
-        found = [" ".join(x) for x in lines if "--pid" in x and str(pid) in x]
-        if not found:
-            return []
-        time.sleep(0.5)
-    return found
