@@ -27,6 +27,7 @@ COMMANDS = {
     "check": ("tao_ray.cli.check", "validate a configuration without running it"),
     "status": ("tao_ray.cli.status", "show a run, also while it goes on"),
     "logs": ("tao_ray.cli.logs", "print the log of a trial"),
+    "why": ("tao_ray.cli.why", "say why a run or a trial failed or stopped"),
     "report": ("tao_ray.cli.report", "write a run's report, also while it goes on"),
     "compare": ("tao_ray.cli.compare", "put runs side by side"),
     "export": ("tao_ray.cli.export", "write the winner out for the next step of a workflow"),

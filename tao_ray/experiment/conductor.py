@@ -32,7 +32,12 @@ Late = Mapping[int, Mapping[str, float]]
 
 # Kinds that a bad configuration can bring about: several in a row are no sign of a broken setup
 # once anything has succeeded.
-_OF_THE_CONFIGURATION = {FailureKind.NAN, FailureKind.OOM, FailureKind.TIMEOUT}
+_OF_THE_CONFIGURATION = {
+    FailureKind.NAN,
+    FailureKind.OOM,
+    FailureKind.TIMEOUT,
+    FailureKind.BATCH,
+}
 
 
 @dataclass(frozen=True)
@@ -45,12 +50,18 @@ class Halt:
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds the conductor keeps. max_epochs: a full training; 1 for a single-shot action."""
+    """Bounds the conductor keeps.
+
+    max_epochs: a full training; 1 for a single-shot action. target: value of the objective at which
+    the search ends. patience_trials: ended trials without a new best after which it ends.
+    """
 
     max_epochs: int
     max_concurrent: int
     max_retries: int = 2
     max_failures_in_a_row: int = 3
+    target: float | None = None
+    patience_trials: int | None = None
 
 
 class ReplayMismatch(TaoRayError):

@@ -26,7 +26,8 @@ from tao_ray.platforms.base import (
     Platform,
     StatusLine,
 )
-from tao_ray.trial.failure import Failure, FailureKind, classify, plain_lines
+from tao_ray.trial.classify import classify, plain_lines
+from tao_ray.trial.failure import Failure, FailureKind
 from tao_ray.trial.supervisor import RESULTS_DIR
 
 _LOG_TAIL_BYTES = 64 * 1024

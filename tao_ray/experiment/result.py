@@ -121,7 +121,7 @@ def _result_data(
         },
         "cost": None,
         "failures": _failures(state),
-        "adjustments": state.adjustments,
+        "adjustments": [*state.adjustments, *_impossible_batches(plan, state)],
         "retention": retention_summary(state),
         "timing": {
             "started": state.started,
@@ -203,6 +203,23 @@ def _spec(plan: Plan, trial: TrialState, results: str) -> dict[str, Any]:
         train_sample_count=setup.train_sample_count,
     )
     return spec.data
+
+
+def _impossible_batches(plan: Plan, state: RunState) -> list[dict[str, Any]]:
+    """Batch sizes that could not be used at all, in the form of an adjustment without a value."""
+    return [
+        {
+            "key": key,
+            "asked": trial.config.get(key, plan.network.effective(key)),
+            "used": None,
+            "reason": f"an invalid configuration: {trial.failure.message}",
+            "trials": [trial.id],
+        }
+        for trial in state.trials.values()
+        if trial.failure and trial.failure.kind is FailureKind.BATCH
+        for key in plan.network.conventions.batch_size_keys
+        if key in plan.network.known
+    ]
 
 
 def _failures(state: RunState) -> list[dict[str, Any]]:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
-
-from tao_ray.platforms.base import Exit
 
 
 class FailureKind(str, Enum):
@@ -24,6 +20,7 @@ class FailureKind(str, Enum):
     DISK_FULL = "disk_full"
     DATA = "data"
     SPEC = "spec"
+    BATCH = "batch"
     OOM = "oom"
     NAN = "nan"
     METRIC_MISSING = "metric_missing"
@@ -86,7 +83,8 @@ _TEXT: dict[FailureKind, tuple[str, str]] = {
     ),
     FailureKind.DISK_FULL: (
         "the disk is full",
-        "free space, or keep fewer checkpoints",
+        "free space where the evidence says, or raise checkpoint.interval; retention.mode: auto "
+        "deletes what nothing needs",
     ),
     FailureKind.DATA: (
         "the data is missing or not what the network expects",
@@ -96,17 +94,22 @@ _TEXT: dict[FailureKind, tuple[str, str]] = {
         "the network refused its spec",
         "correct the key the evidence names in model.overrides or search.parameters",
     ),
+    FailureKind.BATCH: (
+        "the batch is larger than the training data",
+        "set data.train_sample_count, so that batches are limited to it, or search smaller batches",
+    ),
     FailureKind.OOM: (
         "out of memory",
-        "lower the batch size or the image size, or use a larger GPU",
+        "lower the batch size, the image size or the number of loader workers, or use a larger GPU",
     ),
     FailureKind.NAN: (
         "the objective became NaN or infinite",
         "narrow the range of the learning rate",
     ),
     FailureKind.METRIC_MISSING: (
-        "the objective never appeared in the status stream",
-        "set objective.metric to one of the names that were seen",
+        "the objective never appeared",
+        "set objective.metric to one of the names that were seen, or objective.source to where it "
+        "is written",
     ),
     FailureKind.CODE: (
         "the network's code failed",
@@ -147,65 +150,3 @@ class Failure:
     def from_json(cls, data: dict[str, Any]) -> Failure:
         """The inverse of `to_json`."""
         return cls(FailureKind(data["kind"]), data["message"], tuple(data["evidence"]))
-
-
-# The first pattern that matches the log's tail, last line first, names the kind: what TAO and the
-# libraries below it print (TAO leaves no FAILURE line for most exceptions).
-_PATTERNS: tuple[tuple[FailureKind, str], ...] = (
-    (
-        FailureKind.OOM,
-        r"out of memory|OutOfMemoryError|CUBLAS_STATUS_ALLOC_FAILED|\bMemoryError\b|Cannot allocate"
-        r" memory",
-    ),
-    (FailureKind.DISK_FULL, r"No space left on device|Disk quota exceeded"),
-    (
-        FailureKind.DATA,
-        r"FileNotFoundError|No such file or directory|num_samples should be a positive|"
-        r"Dataset .*(not found|empty|does not exist)|NotADirectoryError|UnidentifiedImageError",
-    ),
-    (FailureKind.CREDENTIALS, r"401 Unauthorized|403 Forbidden|AccessDenied|InvalidAccessKeyId"),
-    (
-        FailureKind.SPEC,
-        r"(omegaconf|hydra)\S*\.\w*Error|Parameter validation error|ConfigAttributeError|"
-        r"ValidationError|Missing mandatory value|MissingMandatoryValue",
-    ),
-)
-_ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
-_NOT_FOUND, _NOT_EXECUTABLE = 127, 126
-_EVIDENCE_LINES = 12
-
-
-def plain_lines(log: bytes) -> list[str]:
-    """Log text as a terminal would show it: no ANSI codes, only the last state of a `\\r` bar."""
-    lines = []
-    for line in log.decode("utf-8", "replace").split("\n"):
-        shown = _ANSI.sub("", line).rstrip("\r").rsplit("\r", 1)[-1].rstrip()
-        if shown:
-            lines.append(shown)
-    return lines
-
-
-def classify(end: Exit, message: str | None, log_tail: Sequence[str]) -> Failure:
-    """Why a job that was not asked to stop did not finish.
-
-    message: the text of its FAILURE status line, if it wrote one. log_tail: `plain_lines`.
-    """
-    evidence = tuple(log_tail[-_EVIDENCE_LINES:])
-    if end.oom:
-        return Failure(FailureKind.OOM, "the job was killed because memory ran out", evidence)
-    if end.code in (_NOT_FOUND, _NOT_EXECUTABLE):
-        what = log_tail[-1] if log_tail else f"exit status {end.code}"
-        return Failure(FailureKind.IMAGE_MISSING, what, evidence)
-    said = [message] if message else []
-    for line in [*said, *reversed(log_tail)]:
-        for kind, pattern in _PATTERNS:
-            if re.search(pattern, line, re.IGNORECASE):
-                return Failure(kind, line.strip(), evidence)
-    if message:
-        return Failure(FailureKind.CODE, message, evidence)
-    if end.code is None:
-        how = f"killed by signal {end.signal}" if end.signal else end.detail or "the job vanished"
-        return Failure(FailureKind.MACHINE_LOST, how, evidence)
-    errors = [line for line in log_tail if re.match(r"\S*(Error|Exception)\b", line)]
-    how = errors[-1] if errors else f"exit status {end.code}"
-    return Failure(FailureKind.CODE, how, evidence)
