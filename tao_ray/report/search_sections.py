@@ -18,6 +18,8 @@ from tao_ray.report.space_plots import (
 
 _MOST_SLICES = 12
 _FEW_TRIALS = 50
+_USELESS_FIT = 0.2
+"""Out-of-bag R² that a forest reaches on pure noise now and then."""
 _LEGEND = "Orange: the best trial; black, dashed: trial 0, the defaults."
 
 
@@ -107,9 +109,9 @@ def _importance(run: RunData, found: Importance | None) -> list[Block]:
         f"parameter alone (functional ANOVA of a random forest); interactions make up {rest:.0%}. "
         "The black line is the range over the forest's trees."
     ]
-    if found.fit <= 0.1:
+    if found.fit < _USELESS_FIT:
         remarks.append(
-            f"**The forest predicts trials it has not seen no better than chance** (R² "
+            f"**The forest predicts trials it has not seen hardly better than chance** (R² "
             f"{found.fit:.2f}): take this as a hint at most."
         )
     else:

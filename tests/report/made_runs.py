@@ -40,10 +40,19 @@ def accuracy(trial: str, config: Mapping[str, Any], epoch: int) -> float:
 class MadeRun:
     """A run in the making."""
 
-    def __init__(self, root: Path, training: Training = accuracy, **search: Any):
+    def __init__(
+        self,
+        root: Path,
+        training: Training = accuracy,
+        *,
+        overrides: Any = None,
+        objective: Any = None,
+        **search: Any,
+    ):
         config = {
             "name": "made",
-            "model": {"package": "digits_mlp"},
+            "model": {"package": "digits_mlp", "overrides": overrides or {}},
+            "objective": objective or {},
             "search": {"algorithm": "asha", "trials": 12, "max_concurrent": 3, "max_epochs": 18}
             | search,
         }

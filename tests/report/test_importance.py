@@ -12,7 +12,7 @@ from made_runs import MadeRun, many_trials
 
 from tao_ray.experiment.run_dir import RunDir
 from tao_ray.report import read_run
-from tao_ray.report.importance import _fit, _Leaves, comparable, importance, unit
+from tao_ray.report.importance import _fit, _forest, _Leaves, comparable, importance, unit
 
 
 def test_the_leaves_tile_the_cube() -> None:
@@ -47,14 +47,13 @@ def test_the_learning_rate_is_found_to_matter(tmp_path: Path) -> None:
     assert (found.epoch, found.trials) == (4, 60)
 
 
-def test_noise_is_not_found_to_matter(tmp_path: Path) -> None:
-    def noise(trial: str, config: Mapping[str, Any], epoch: int) -> float:
-        return float(np.random.default_rng(int(trial)).random())
-
-    made = MadeRun(tmp_path, noise, algorithm="random", trials=30, max_epochs=1)
-    found = importance(read_run(made.go().end()))
-    assert found is not None
-    assert found.fit < 0.1
+def test_noise_is_not_found_to_matter() -> None:
+    fits = []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        y = rng.permutation(30).astype(float)
+        fits.append(_forest(rng.random((30, 10)), y / y.std())[1])
+    assert np.mean(fits) < 0.1
 
 
 def test_trials_are_compared_at_an_epoch_most_of_them_reached(done_run: RunDir) -> None:
