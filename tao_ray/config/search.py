@@ -11,6 +11,7 @@ from tao_ray.config.base import (
     Count,
     Finding,
     Flag,
+    Location,
     Number,
     Real,
     Section,
@@ -122,6 +123,28 @@ Parameters = Annotated[
 ]
 
 
+class StopConfig(Section):
+    """When a search, or a trial of it, ends early because enough is known."""
+
+    target: Real | None = Field(
+        default=None, description="The search ends once a trial reaches this value of the metric."
+    )
+    patience_trials: Count | None = Field(
+        default=None,
+        description="The search ends after this many ended trials in a row without a new best.",
+    )
+    patience_epochs: Count | None = Field(
+        default=None,
+        description="A trial ends after this many measured epochs without an own best.",
+    )
+
+
+Conditions = Annotated[
+    dict[str, dict[str, Annotated[list[Value], Words("a list of values")]]],
+    Words("a mapping of spec keys to `{other key: [values]}`"),
+]
+
+
 class SearchConfig(Section):
     """What is varied, by which algorithm, and how much of it."""
 
@@ -150,6 +173,27 @@ class SearchConfig(Section):
     )
     max_concurrent: Count = Field(default=1, description="Trials that run at the same time.")
     seed: Whole = Field(default=0, description="The same seed gives the same proposals.")
+    start_with_defaults: Flag = Field(
+        default=True, description="Make trial 0 the network's defaults: what a gain is a gain over."
+    )
+    points: list[dict[str, Value]] = Field(
+        default_factory=list,
+        description="Configurations to try first, after the defaults: searched spec keys with "
+        "values; what is left out is as in the defaults.",
+    )
+    warm_start: list[Location] = Field(
+        default_factory=list,
+        description="Run directories, or `result.json` files, of earlier searches of the same "
+        "network and objective, whose trials the model learns from.",
+    )
+    stop: StopConfig = Field(
+        default_factory=StopConfig, description="When to end early because enough is known."
+    )
+    when: Conditions = Field(
+        default_factory=dict,
+        description="Parameters that are searched only where another has certain values, such as "
+        "`{train.optim.momentum: {train.optim.optim: [sgd]}}`; elsewhere they keep their default.",
+    )
     options: dict[str, Value] = Field(
         default_factory=dict,
         description="The algorithm's own knobs, such as `{reduction_factor: 3}`.",

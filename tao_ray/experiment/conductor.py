@@ -87,6 +87,8 @@ class Conductor:
         self._journal = journal
         self._failures: list[FailureKind] = []
         self._succeeded = False
+        self._best_loss = math.inf
+        self._ended_since_best = 0
 
     # -- what happened ------------------------------------------------------------------------
 
@@ -206,6 +208,12 @@ class Conductor:
             if before is None or event.seq < before:
                 self.state.apply(event)
 
+    def end_all(self) -> None:
+        """The search is over for good: trials that were still going end as they are."""
+        for trial in self.state.trials.values():
+            if trial.alive:
+                self._end(trial, TrialStatus.STOPPED)
+
     def say(self, text: str) -> None:
         """A notice to the user, kept in the journal."""
         self._record("said", text=text)
@@ -259,9 +267,10 @@ class Conductor:
         trial = self.state.trials[event.trial]
         if decision is not Decision.STOP:
             self._apply(decided)
-            return decision
-        ended = Event("ended", trial.id, {"status": TrialStatus.STOPPED.value, "failure": None})
-        self._apply(decided, ended)
+        else:
+            ended = {"status": TrialStatus.STOPPED.value, "failure": None}
+            self._apply(decided, Event("ended", trial.id, ended))
+        self._stop_if_enough(event.data["loss"])
         return decision
 
     def _end(
@@ -282,6 +291,7 @@ class Conductor:
         self._apply(*([after] if after else []), Event("ended", trial.id, data))
         if failure:
             self._stop_if_all_fail_alike(failure)
+        self._stop_if_enough(None)
 
     def _apply(self, *events: Event) -> None:
         for event in self._append(*events):
@@ -330,11 +340,26 @@ class Conductor:
             status if judged else TrialStatus.FAILED,
         )
         self._rule.gone(trial.id)
+        self._ended_since_best += 1
+        if judged is not None and judged.loss is not None and judged.loss < self._best_loss:
+            self._best_loss, self._ended_since_best = judged.loss, 0
         if trial.failure:
             self._failures.append(trial.failure.kind)
         else:
             self._failures.clear()
             self._succeeded = True
+
+    def _stop_if_enough(self, loss: float | None) -> None:
+        """The user's own stop rules."""
+        limits, metric = self.limits, self.objective.metric
+        if limits.target is not None and loss is not None:
+            if loss <= self.objective.loss(limits.target):
+                value = self.objective.value(loss)
+                text = f"{metric} = {value:.6g} reached the target {limits.target:g}"
+                self.stop(Halt(text, resumable=False))
+        if limits.patience_trials and self._ended_since_best >= limits.patience_trials:
+            text = f"no new best {metric} in the last {self._ended_since_best} trials"
+            self.stop(Halt(text, resumable=False))
 
     def _stop_if_all_fail_alike(self, failure: Failure) -> None:
         n = self.limits.max_failures_in_a_row

@@ -5,24 +5,27 @@ A plan is made without side effects, so `tao-ray check` is this and nothing more
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tao_ray.config.names import PLATFORMS
 from tao_ray.errors import TaoRayError
+from tao_ray.experiment.warm_start import read_warm_start
 from tao_ray.network.ranges import derive_space
 from tao_ray.network.resolve import resolve_network
 from tao_ray.network.spec import build_spec, get_path
 from tao_ray.search.base import Algorithm, SearchSettings
+from tao_ray.search.patience import Patience
 from tao_ray.search.registry import build
 from tao_ray.trial.state import Objective
 from tao_ray.trial.supervisor import TrialSetup
 
 if TYPE_CHECKING:
-    from tao_ray.config import RunConfig
+    from tao_ray.config import RunConfig, SearchConfig
     from tao_ray.network.network import Network
     from tao_ray.network.ranges import DerivedSpace
+    from tao_ray.space import SearchSpace
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,9 @@ class Plan:
     def algorithm(self) -> Algorithm:
         """A fresh instance of the algorithm, to be fed this run's journal."""
         search = self.config.search
-        return build(search.algorithm, self.derived.space, self.settings, search.options)
+        built = build(search.algorithm, self.derived.space, self.settings, search.options)
+        patience = search.stop.patience_epochs
+        return replace(built, rule=Patience(built.rule, patience)) if patience else built
 
     def setup(self, gpus: int) -> TrialSetup:
         """What every trial of the run shares."""
@@ -66,6 +71,7 @@ class Plan:
             job_timeout_s=hours * 3600 if hours else None,
             train_sample_count=self.train_sample_count,
             checkpoint_interval=self.config.checkpoint.interval,
+            sync_every=self.config.checkpoint.sync_every,
         )
 
 
@@ -81,17 +87,38 @@ def make_plan(config: RunConfig, counted_samples: int | None = None) -> Plan:
     search = config.search
     derived = derive_space(network, search, batch_limit=samples)
     epochs = _full_epochs(network, search.max_epochs)
+    past, notes = read_warm_start(search.warm_start, network.name, objective, derived.space)
+    derived = replace(derived, warnings=(*derived.warnings, *notes))
     settings = SearchSettings(
         trials=search.trials,
         max_epochs=epochs,
         max_concurrent=search.max_concurrent,
         seed=search.seed,
-        points=(derived.space.defaults(),),
+        points=_first_points(search, derived.space),
+        warm_start=past,
     )
     plan = Plan(config, network, derived, objective, settings, epochs or 1, epochs is None, samples)
     setup = plan.setup(gpus=0)  # builds the algorithm: its options are checked here
     _trial_zero_spec(plan, setup)
     return plan
+
+
+def _first_points(search: SearchConfig, space: SearchSpace) -> tuple[dict[str, Any], ...]:
+    """The configurations to try first. Raises TaoRayError for a point outside the space."""
+    points, problems = [space.defaults()] if search.start_with_defaults else [], []
+    for number, given in enumerate(search.points):
+        point = {**space.defaults(), **given}
+        found = space.violations(point)
+        problems += [f"\n    search.points[{number}]: {problem}" for problem in found]
+        if point not in points:
+            points.append(point)
+    if problems:
+        raise TaoRayError(
+            f"points that are not in the search space:{''.join(problems)}",
+            where="search.points",
+            remedy="`tao-ray check` without them shows the parameters and their ranges",
+        )
+    return tuple(points)
 
 
 def _full_epochs(network: Network, asked: int | None) -> int | None:

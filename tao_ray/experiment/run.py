@@ -20,12 +20,14 @@ from tao_ray.experiment.conductor import Conductor, Limits
 from tao_ray.experiment.consent import Answers, terminal_ask
 from tao_ray.experiment.control import Control
 from tao_ray.experiment.evaluation import Evaluator, JobStopped
+from tao_ray.experiment.machines import Demand, machines
 from tao_ray.experiment.plan import Plan
 from tao_ray.experiment.preflight import Preflight, preflight, require
 from tao_ray.experiment.quiet import quiet
 from tao_ray.experiment.result import Result, run_status, search_space, write_result
 from tao_ray.experiment.retention import Retention
 from tao_ray.experiment.run_dir import RunDir, results_root
+from tao_ray.experiment.warm_start import keep_warm_start
 from tao_ray.experiment.watchdog import Watchdog
 from tao_ray.files import write_text
 from tao_ray.journal import JournalLocked, is_being_written
@@ -70,6 +72,8 @@ def start(config: RunConfig, view: View, answers: Answers | None = None) -> Resu
     require(found, console)
     run_dir = RunDir.create(results_root(config.results), config.name)
     write_text(run_dir.experiment, yaml.safe_dump(config.dump(), sort_keys=False))
+    if past := require(found, console).settings.warm_start:
+        keep_warm_start(run_dir.warm_start, past)
     return _begin(found, run_dir, view, answers, console)
 
 
@@ -87,6 +91,9 @@ def resume(
                 where=str(run_dir.path),
                 remedy="undo the changes, or start a new run without --resume",
             )
+    if run_dir.warm_start.exists():  # what was learned from then, whatever became of those runs
+        search = saved.search.model_copy(update={"warm_start": [str(run_dir.warm_start)]})
+        saved = saved.model_copy(update={"search": search})
     before = begun(run_dir)
     found = preflight(saved, before.counted_samples, count=not before.agreed)
     return _begin(found, run_dir, view, answers, Console(highlight=False))
@@ -110,6 +117,8 @@ def _drive(plan: Plan, run_dir: RunDir, view: View) -> Result:
         max_concurrent=plan.settings.max_concurrent,
         max_retries=plan.config.failures.max_retries,
         max_failures_in_a_row=plan.config.failures.max_failures_in_a_row,
+        target=plan.config.search.stop.target,
+        patience_trials=plan.config.search.stop.patience_trials,
     )
     prepare_environment(limits.max_concurrent)
     with ExitStack() as stack:
@@ -204,28 +213,32 @@ class _Search:
             mode=retention.mode,
             keep=retention.keep,
         )
+        self._demand = Demand(self._platform, plan.settings.trials, plan.settings.max_concurrent)
         self._told = len(conductor.state.notices)
 
     def run(self) -> Result:
-        """Search, then write the result. Jobs that nobody follows are ended on every way out."""
+        """Search, then write the result. Jobs that nobody follows are ended on every way out, and
+        rented machines are gone."""
         conductor = self._conductor
-        conductor.mark("resumed" if conductor.state.trials else "started", **self._facts())
-        self._put_away_jobs(only_done_with=True)
-        try:
-            with self._control.listening():
-                if not conductor.finished():
-                    self._tune()
-        finally:
-            self._watchdog.close()
-            self._put_away_jobs(only_done_with=False)
+        with machines(self._platform, self._journal, self._view.say):
+            conductor.mark("resumed" if conductor.state.trials else "started", **self._facts())
+            self._put_away_jobs(only_done_with=True)
+            try:
+                with self._control.listening():
+                    if not conductor.finished():
+                        self._tune()
+            finally:
+                self._watchdog.close()
+                self._put_away_jobs(only_done_with=False)
+            conductor.catch_up()
+            self._collector.collect_ended(conductor.state.trials.values())
+            for problem in self._collector.close():
+                conductor.say(problem)
+            if not self._interrupted():
+                self._evaluate()
+            for problem in self._retention.finish(conductor.state, conductor.donors()):
+                conductor.say(problem)
         conductor.catch_up()
-        self._collector.collect_ended(conductor.state.trials.values())
-        for problem in self._collector.close():
-            conductor.say(problem)
-        if not self._interrupted():
-            self._evaluate()
-        for problem in self._retention.finish(conductor.state, conductor.donors()):
-            conductor.say(problem)
         halt = conductor.halt
         reason = halt.reason if halt else ""
         status = run_status(conductor.state, bool(halt and halt.resumable), reason)
@@ -305,6 +318,7 @@ class _Search:
             self._trackers.update(state)
             self._watchdog.look(state, now)
             self._retention.look(state, self._conductor.donors(), now)
+            self._demand.look(state)
 
     def _put_away_jobs(self, *, only_done_with: bool) -> None:
         """End jobs whose trial is over or paused; or every job that is not known to have ended."""

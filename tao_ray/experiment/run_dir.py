@@ -29,6 +29,7 @@ class RunDir:
         self.best_spec = self.path / "best_spec.yaml"
         self.driver_log = self.path / "driver.log"
         self.ray = self.path / "ray"
+        self.warm_start = self.path / "warm_start.json"
         self.stop_request = self.path / "stop"
 
     def result_is_final(self) -> bool:

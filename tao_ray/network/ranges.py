@@ -23,7 +23,7 @@ from tao_ray.network.range_rules import (
 from tao_ray.network.schema import SchemaParameter
 from tao_ray.network.tree import get_path
 from tao_ray.network.user_ranges import RangeError, draft_from_user
-from tao_ray.space import AtMost, Constraint, GreaterThan, SearchSpace
+from tao_ray.space import AtMost, Condition, Constraint, GreaterThan, SearchSpace
 
 _ABSENT = object()
 
@@ -92,7 +92,7 @@ class _Derivation:
         if self.network.action.schema is not None:
             self._warn_of_thin_space()
         return DerivedSpace(
-            space=SearchSpace(parameters, self.constraints),
+            space=SearchSpace(parameters, self.constraints, self._conditions()),
             origins={name: draft.origin for name, draft in self.drafts.items()},
             left_out=self.left_out,
             warnings=tuple(self.warnings),
@@ -285,6 +285,21 @@ class _Derivation:
                 draft.origin += f"; multiples of {conventions.batch_multiple_key}"
             if limit is not None:
                 self._narrow(name, -math.inf, limit, f"the {limit} samples that a batch can have")
+
+    def _conditions(self) -> list[Condition]:
+        """What `search.when` says, both ends of which must be searched."""
+        unknown = [
+            f"{name}: it is not searched"
+            for name in dict.fromkeys(n for s, ps in self.search.when.items() for n in (s, *ps))
+            if name not in self.drafts
+        ]
+        if unknown:
+            raise SpecError("conditions on what is not searched:", unknown, where="search.when")
+        return [
+            Condition(subject, parent, tuple(values))
+            for subject, parents in self.search.when.items()
+            for parent, values in parents.items()
+        ]
 
     # --- what the user should know ------------------------------------------------------------
 

@@ -72,3 +72,23 @@ class AtMost(Constraint):
 
     def limits(self, config: Mapping[str, Any]) -> tuple[float, float]:
         return -math.inf, self.factor * config[self.parent] + self.offset
+
+
+@dataclass(frozen=True)
+class Condition:
+    """`subject` is searched only where `parent` has one of `values`; elsewhere it is its default.
+
+    A value that has no effect is thus one configuration, not many that look different to a model.
+    """
+
+    subject: str
+    parent: str
+    values: tuple[Any, ...]
+
+    @property
+    def text(self) -> str:
+        return f"{self.subject} only if {self.parent} is {' or '.join(map(repr, self.values))}"
+
+    def holds(self, config: Mapping[str, Any]) -> bool:
+        """Whether the subject is searched in this configuration."""
+        return config[self.parent] in self.values

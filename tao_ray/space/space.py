@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tao_ray.space._parameter import Parameter, SpaceError
-from tao_ray.space.constraints import Constraint
+from tao_ray.space.constraints import Condition, Constraint
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -38,9 +38,15 @@ class SearchSpace:
             no valid value for.
     """
 
-    def __init__(self, parameters: Sequence[Parameter], constraints: Sequence[Constraint] = ()):
+    def __init__(
+        self,
+        parameters: Sequence[Parameter],
+        constraints: Sequence[Constraint] = (),
+        conditions: Sequence[Condition] = (),
+    ):
         self.parameters = tuple(parameters)
         self.constraints = tuple(constraints)
+        self.conditions = tuple(conditions)
         self.names = tuple(p.name for p in self.parameters)
         self._by_name = {p.name: p for p in self.parameters}
         if len(self._by_name) < len(self.parameters):
@@ -50,6 +56,7 @@ class SearchSpace:
         self.dimensions = ends[-1]
         self.slices = tuple(slice(a, b) for a, b in itertools.pairwise(ends))
         self._limiting = self._by_subject()
+        self._conditions = self._conditions_by_subject()
         self._order = self._parents_first()
         self._check_feasible()
 
@@ -89,7 +96,19 @@ class SearchSpace:
                 found.append(f"{p.name}: {problem}")
         if not found:
             found = [c.text + " does not hold" for c in self.constraints if not c.holds(config)]
+            found += [
+                f"{p.name}: has no effect here and is not its default"
+                for p in self.parameters
+                if not self.is_active(p.name, config) and config[p.name] != p.default
+            ]
         return found
+
+    def is_active(self, name: str, config: Mapping[str, Any]) -> bool:
+        """Whether `name` is searched in `config`: all its conditions, and its parents', hold."""
+        return all(
+            c.holds(config) and self.is_active(c.parent, config)
+            for c in self._conditions.get(name, ())
+        )
 
     def encode(self, config: Mapping[str, Any]) -> Vector:
         """A valid configuration as `dimensions` numbers in [0, 1]."""
@@ -115,7 +134,9 @@ class SearchSpace:
         config: dict[str, Any] = {}
         for name in self._order:
             parameter, x = self._by_name[name], numbers[name]
-            if name in self._limiting:
+            if not self.is_active(name, config):
+                config[name] = parameter.default
+            elif name in self._limiting:
                 low, high = self._limits(name, config)
                 a, b = self._unit_interval(parameter, low, high)
                 value = parameter.from_unit(a + x * (b - a))
@@ -164,7 +185,9 @@ class SearchSpace:
 
     def _repaired(self, config: dict[str, Any]) -> dict[str, Any]:
         for name in self._order:
-            if name in self._limiting:
+            if not self.is_active(name, config):
+                config[name] = self._by_name[name].default
+            elif name in self._limiting:
                 low, high = self._limits(name, config)
                 if not low <= config[name] <= high:
                     config[name] = self._by_name[name].nearest(config[name], low, high)
@@ -193,6 +216,20 @@ class SearchSpace:
             found.setdefault(constraint.subject, []).append(constraint)
         return found
 
+    def _conditions_by_subject(self) -> dict[str, list[Condition]]:
+        found: dict[str, list[Condition]] = {}
+        for condition in self.conditions:
+            for name in (condition.subject, condition.parent):
+                self._require_known(name)
+            if any(condition.subject in (c.subject, *c.parents) for c in self.constraints):
+                raise SpaceError(f"{condition.text}: it is bound to other parameters by a rule")
+            parent = self._by_name[condition.parent]
+            wrong = [v for v in condition.values if parent.problem(v)]
+            if wrong:
+                raise SpaceError(f"{condition.text}: {parent.name} is never {wrong[0]!r}")
+            found.setdefault(condition.subject, []).append(condition)
+        return found
+
     def _parents_first(self) -> tuple[str, ...]:
         """The names, every constraint's parents before its subject."""
         order: list[str] = []
@@ -200,19 +237,20 @@ class SearchSpace:
         while waiting:
             ready = [n for n in waiting if all(p in order for p in self._parents_of(n))]
             if not ready:
-                raise SpaceError(f"the constraints on {', '.join(waiting)} go in a circle")
+                raise SpaceError(f"the rules on {', '.join(waiting)} go in a circle")
             order += ready
             waiting = [n for n in waiting if n not in ready]
         return tuple(order)
 
     def _parents_of(self, name: str) -> Iterable[str]:
-        return (p for c in self._limiting.get(name, ()) for p in c.parents)
+        yield from (p for c in self._limiting.get(name, ()) for p in c.parents)
+        yield from (c.parent for c in self._conditions.get(name, ()))
 
     def _check_feasible(self) -> None:
         """Every constraint is monotone in its parents: the corners of their ranges decide."""
         defaults = self.defaults()
         for subject, constraints in self._limiting.items():
-            parents = sorted(set(self._parents_of(subject)))
+            parents = sorted({p for c in constraints for p in c.parents})
             ends = [
                 (self._by_name[p].from_unit(0.0), self._by_name[p].from_unit(1.0)) for p in parents
             ]

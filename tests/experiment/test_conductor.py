@@ -259,3 +259,31 @@ def test_metrics_that_come_late_belong_to_their_epoch(journal: Journal) -> None:
     search.on_epoch(trial.id, 2, {"acc": 0.6}, job="0000-1", late=late)
     assert trial.epochs[1].metrics == {"acc": 0.5, "train_loss": 2.5}
     assert RunState.fold(journal.read()).trials[trial.id].epochs[1].metrics["train_loss"] == 2.5
+
+
+def test_a_target_ends_the_search_with_what_there_is(journal: Journal) -> None:
+    search = conductor(journal, name="random", target=0.5)
+    first = search.next_proposed()
+    second = search.next_proposed()
+    assert first is not None
+    assert second is not None
+    launch(journal, first.id)
+    launch(journal, second.id)
+    search.on_epoch(first.id, 1, {"acc": 0.49}, job="0000-1")
+    assert search.halt is None
+    search.on_epoch(second.id, 1, {"acc": 0.51}, job="0001-1")
+    assert search.halt == Halt("acc = 0.51 reached the target 0.5", resumable=False)
+    search.end_all()
+    assert [t.status for t in search.state.trials.values()] == ["stopped", "stopped"]
+
+
+def test_patience_counts_trials_without_a_new_best(journal: Journal) -> None:
+    search = conductor(journal, name="random", patience_trials=2, max_concurrent=1)
+    for value, halted in ((0.5, False), (0.6, False), (0.6, False), (0.55, True)):
+        trial = search.next_proposed()
+        assert trial is not None
+        launch(journal, trial.id)
+        search.on_epoch(trial.id, EPOCHS, {"acc": value}, job=f"{trial.id}-1")
+        search.on_completed(trial.id)
+        assert (search.halt is not None) is halted
+    assert conductor(journal, name="random", patience_trials=2).halt is None  # asked anew on resume
