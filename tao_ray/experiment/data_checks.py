@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from tao_ray.network.network import Network
 from tao_ray.network.spec import get_path
-from tao_ray.platforms.base import Check, Platform, SharesFiles
+from tao_ray.platforms.base import Check
 
 if TYPE_CHECKING:
     from tao_ray.config import RunConfig
@@ -114,14 +114,14 @@ def _texts(key: str, value: Any) -> Iterator[tuple[str, str]]:
             yield from _texts(f"{key}[{i}]", inner)
 
 
-def data_checks(
-    config: RunConfig, network: Network, platform: Platform
-) -> tuple[list[Check], int | None]:
-    """One check per source, and the number of training samples if it could be counted."""
+def data_checks(config: RunConfig, network: Network, here: bool) -> tuple[list[Check], int | None]:
+    """One check per source, and the number of training samples if it could be counted.
+
+    here: jobs see this host's files.
+    """
     checks, counts = [], {}
     package = network.package
     data_format = config.data.format or (package.data_format if package else None)
-    here = isinstance(platform, SharesFiles) and platform.shares_files
     s3 = _S3()
     for source in sources(config, network):
         name = f"data {source.key}"

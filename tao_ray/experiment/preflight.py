@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tao_ray.config import LocalPlatformConfig
 from tao_ray.errors import TaoRayError
 from tao_ray.experiment.data_checks import data_checks
 from tao_ray.experiment.measure import objective_checks
@@ -24,6 +25,7 @@ from tao_ray.experiment.run_dir import results_root
 from tao_ray.network.spec import build_spec
 from tao_ray.platforms import open_platform
 from tao_ray.platforms.base import Check, Platform, SharesFiles
+from tao_ray.tracking.opening import check_tracking
 
 if TYPE_CHECKING:
     from tao_ray.config import RunConfig
@@ -69,40 +71,50 @@ def preflight(
     except TaoRayError as error:
         where = f"{error.where}: " if error.where else ""
         checks.append(Check("configuration", False, where + error.message, error.remedy or ""))
-    platform, gpus = open_platform(
-        config.platform, results_root(config.results), config.search.max_concurrent
-    )
+    platform, gpus = _open_platform(config, checks)
+    here = isinstance(platform, SharesFiles)
     if plan is not None:
-        checks += network_checks(config, plan.network, platform)
+        checks += network_checks(config, plan.network)
         checks += objective_checks(plan)
-    checks += platform.preflight()
+    if platform is not None:
+        checks += platform.preflight()
+        platform.close()
     checks += results_checks(config)
+    checks += _tracking_checks(config)
     if plan is not None:
-        found, samples = data_checks(config, plan.network, platform)
+        found, samples = data_checks(config, plan.network, here)
         checks += found
         if count and plan.train_sample_count is None and samples is not None:
             plan = make_plan(config, samples)
         checks += _batch_checks(plan, gpus)
-    platform.close()
     return Preflight(tuple(checks), plan)
 
 
-def network_checks(config: RunConfig, network: Network, platform: Platform) -> list[Check]:
+def _open_platform(config: RunConfig, checks: list[Check]) -> tuple[Platform | None, int]:
+    """The platform and a trial's GPUs, or None and a failed check."""
+    root = results_root(config.results)
+    try:
+        return open_platform(config.platform, root, config.search.max_concurrent)
+    except TaoRayError as error:
+        checks.append(Check("platform", False, error.message, error.remedy or ""))
+        return None, 0
+
+
+def network_checks(config: RunConfig, network: Network) -> list[Check]:
     """Package, image, command and credentials of one action."""
-    here = isinstance(platform, SharesFiles) and platform.shares_files
     package = network.package
     what = f"{network.name}, action {network.action.name}"
     what += f" ({package.directory})" if package else ""
     return [
         Check("package" if package else "network", True, what),
-        _image(config, network, here),
-        *(_command(config, network) if here else ()),
+        _image(config, network),
+        *_command(config, network),
         *_credentials(config, network),
         *_conversion(network),
     ]
 
 
-def _image(config: RunConfig, network: Network, here: bool) -> Check:
+def _image(config: RunConfig, network: Network) -> Check:
     if network.image is None:
         return Check("image", True, "none: the command runs on the host")
     origin = "model.image"
@@ -111,21 +123,25 @@ def _image(config: RunConfig, network: Network, here: bool) -> Check:
     elif config.model.image is None:
         backend = f", backend {network.backend}" if network.backend else ""
         origin = f"the package's{backend}"
-    unused = "; not used here: the command runs on this host" if here else ""
+    bare = isinstance(config.platform, LocalPlatformConfig)
+    unused = "; not used here: the command runs on this host" if bare else ""
     return Check("image", True, f"{network.image} ({origin}{unused})")
 
 
 def _command(config: RunConfig, network: Network) -> Iterator[Check]:
     """Whether the network's program is found where the command will look for it."""
+    platform = config.platform
+    if platform is not None and not isinstance(platform, LocalPlatformConfig):
+        return  # it is in the image, or on another machine
     words = network.command_text.split()
     if not words or not re.fullmatch(r"[\w./+-]+", words[0]):
         return  # shell text of its own; only running it would tell
-    activate = config.platform.activate if config.platform else None
+    activate = platform.activate if platform else None
     source = f". {shlex.quote(activate)} && " if activate else ""
     path = f"{os.path.dirname(sys.executable)}:{os.environ.get('PATH', os.defpath)}"
     done = subprocess.run(
         ["/bin/sh", "-c", f"{source}command -v {words[0]}"],
-        env={**os.environ, "PATH": path, **(config.platform.env if config.platform else {})},
+        env={**os.environ, "PATH": path, **(platform.env if platform else {})},
         capture_output=True,
         text=True,
         check=False,
@@ -171,6 +187,14 @@ def _conversion(network: Network) -> Iterator[Check]:
             "tao-ray run CONFIG --action dataset_convert, unless that was done",
             warning=True,
         )
+
+
+def _tracking_checks(config: RunConfig) -> list[Check]:
+    try:
+        check_tracking(config.tracking)
+    except TaoRayError as error:
+        return [Check("tracking", False, error.message, error.remedy or "")]
+    return []
 
 
 def results_checks(config: RunConfig) -> list[Check]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from tao_ray.config import LocalPlatformConfig
 from tao_ray.experiment.data_checks import sources
 from tao_ray.experiment.estimate import Estimate, estimate
 from tao_ray.experiment.evaluation import (
@@ -26,6 +27,9 @@ from tao_ray.network.spec import Adjustment, Spec, build_spec
 from tao_ray.platforms.base import Check, HasPrices, Platform
 from tao_ray.search.base import Proposal
 from tao_ray.trial.supervisor import RESULTS_DIR
+
+if TYPE_CHECKING:
+    from tao_ray.config import PlatformConfig
 
 
 @dataclass(frozen=True)
@@ -124,13 +128,15 @@ def _document(review: Review) -> Iterator[str]:
     yield f"# Review: {config.name}"
     yield from _section("What runs")
     kind = config.platform.kind if config.platform else "local"
+    shape = _shape(config.platform)
+    unused = network.image and isinstance(config.platform, LocalPlatformConfig)
     image = network.image or "none"
     yield from _items(
         ("network", f"{network.name}, action `{network.action.name}`"),
         ("package", str(network.package.directory) if network.package else "none: a bare command"),
         ("command", f"`{network.command_text}`"),
-        ("platform", f"{kind}, {review.gpus or 'no'} GPU(s) per trial"),
-        ("image", f"{image}, not used on this platform" if kind == "local" else image),
+        ("platform", f"{kind}, {review.gpus or 'no'} GPU(s) per trial{shape}"),
+        ("image", f"{image}, not used on this platform" if unused else image),
         ("price", _price_text(review)),
         ("starting weights", config.model.checkpoint or "none: training from scratch"),
         ("results", str(review.where or review.results_root)),
@@ -173,6 +179,12 @@ def _document(review: Review) -> Iterator[str]:
     if remarks:
         yield from _section("Remarks")
         yield from (f"- {remark}" for remark in remarks)
+
+
+def _shape(platform: PlatformConfig | None) -> str:
+    """What else was said of the platform, such as the machine's type; not its environment."""
+    given = platform.model_dump(exclude={"kind", "env"}, exclude_defaults=True) if platform else {}
+    return "".join(f", {key}: {value}" for key, value in given.items())
 
 
 def _space(plan: Plan) -> Iterator[str]:

@@ -65,9 +65,9 @@ def run_single_job(
         checkpoint_interval=config.checkpoint.interval,
         train_sample_count=config.data.train_sample_count,
     )
-    checks = network_checks(config, network, platform)
+    checks = network_checks(config, network)
     checks += [*platform.preflight(), *results_checks(config)]
-    checks += data_checks(config, network, platform)[0]
+    checks += data_checks(config, network, isinstance(platform, SharesFiles))[0]
     require_ok(Preflight(tuple(checks)), console)
     job.spec(platform)  # what is wrong with it is better said before anything exists
     if isinstance(platform, HasPrices):

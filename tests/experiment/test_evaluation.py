@@ -20,6 +20,8 @@ from tao_ray.experiment.measure import Measure, Unmeasurable, find_measure, obje
 from tao_ray.experiment.plan import make_plan
 from tao_ray.journal import Journal, read_events
 from tao_ray.network.status import StatusEvent
+from tao_ray.platforms.local import LocalPlatform
+from tao_ray.platforms.process_job import ProcessJob
 from tao_ray.trial.state import RunState
 
 STANDIN = Path(__file__).parents[2] / "tao_ray" / "standin" / "package"
@@ -241,6 +243,19 @@ def test_a_metric_that_the_evaluation_does_not_report(tmp_path: Path) -> None:
     assert final["status"] == "failed"
     assert final["failure"]["kind"] == "metric_missing"
     assert "mAP never appeared; seen: test_acc_1, test_loss" in final["reason"]
+
+
+def test_an_evaluation_may_have_other_gpus_than_a_trial(tmp_path: Path) -> None:
+    run = SmallRun(configure(tmp_path, evaluation={"gpus": 1}))
+    run.platform = LocalPlatform(run.run_dir.jobs, gpus=["7"])
+    final = evaluator(run).after_search(run.search())
+    assert final["gpus"] == 1
+    gpus = {}
+    for job in ("0001-1", "eval-final-1"):
+        handle = run.platform.attach(job)
+        assert isinstance(handle, ProcessJob)
+        gpus[job] = handle.gpus
+    assert gpus == {"0001-1": (), "eval-final-1": ("7",)}
 
 
 def test_a_metric_of_unknown_direction_is_refused(tmp_path: Path) -> None:
