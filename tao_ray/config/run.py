@@ -69,6 +69,11 @@ class CheckpointConfig(Section):
         default=None,
         description="Epochs between checkpoints. Default: what the algorithm's rungs need.",
     )
+    sync_every: Count = Field(
+        default=1,
+        description="Epochs between two copies of a running trial's newest checkpoint to this "
+        "host, on platforms whose machines are rented.",
+    )
 
 
 class RayConfig(Section):
@@ -155,7 +160,11 @@ class RunConfig(Section):
         """A section whose keys are all commented out reads as null."""
         if not isinstance(data, dict):
             return data
-        return {key: value for key, value in data.items() if value is not None}
+        data = {key: value for key, value in data.items() if value is not None}
+        objectives = data.get("objective")
+        if isinstance(objectives, list) and objectives and isinstance(objectives[0], dict):
+            data["objective"] = {**objectives[0], "others": objectives[1:]}
+        return data
 
     def rules(self) -> Iterator[Finding]:
         if self.model.package is None and self.search.parameters == "default":

@@ -21,6 +21,16 @@ from tao_ray.config.base import (
     refusal,
 )
 from tao_ray.config.names import ALGORITHMS, DEFAULT_ALGORITHM, NOT_YET, PLANNED_ALGORITHMS
+from tao_ray.config.sources import ObjectiveSource
+
+
+class OtherObjective(Section):
+    """A further objective, for a trade-off such as accuracy against latency."""
+
+    metric: str = Field(description="Name of the metric as the network reports it.")
+    direction: Literal["minimize", "maximize"] = Field(
+        description="Whether a smaller or a larger value is better."
+    )
 
 
 class ObjectiveConfig(Section):
@@ -38,11 +48,23 @@ class ObjectiveConfig(Section):
     at: Literal["best", "last"] = Field(
         default="best", description="Which epoch counts: the trial's best one, or its last one."
     )
+    source: ObjectiveSource | None = Field(
+        default=None,
+        description="Where its value is written: `status` (status.json), or one of the keys of "
+        "[`objective.source`](#objectivesource). Default: the file that the package names for "
+        "it, else `status`.",
+    )
     accept_proxy: Flag = Field(
         default=False,
         description="Search although the winner cannot be judged by the network's own measure: "
         "the objective only stands in for a metric that evaluate jobs report, or the network has "
         "no evaluate action, or no data was given for it.",
+    )
+    others: Annotated[list[OtherObjective], Words("a list of further objectives")] = Field(
+        default_factory=list,
+        description="Further objectives: the search looks for the best trade-offs, with "
+        "`search.algorithm` bayesian, tpe or random. `objective` may also be written as a list, "
+        "whose first entry names the one that picks `best`.",
     )
 
 

@@ -25,8 +25,9 @@ from tao_ray.search.base import (
     Wait,
     WeightsFrom,
 )
+from tao_ray.search.parego import ParEgo
 from tao_ray.trial.failure import Failure, FailureKind
-from tao_ray.trial.state import PAUSED, Objective, RunState, TrialState
+from tao_ray.trial.state import PAUSED, EpochState, Objective, RunState, TrialState
 
 Late = Mapping[int, Mapping[str, float]]
 
@@ -324,6 +325,7 @@ class Conductor:
         judged = trial.judged(self.objective.at)
         assert judged is not None
         assert judged.loss is not None
+        self._observe(trial, judged)
         self._proposer.tell(trial.id, trial.config, epoch, judged.loss, TrialStatus.RUNNING)
         decision = self._rule.report(trial.id, epoch, judged.loss)
         # After the last epoch the job only has to say that it is done.
@@ -332,6 +334,8 @@ class Conductor:
     def _inform_of_end(self, trial: TrialState) -> None:
         status = TrialStatus(trial.status)
         judged = None if status is TrialStatus.FAILED else trial.judged(self.objective.at)
+        if judged:
+            self._observe(trial, judged)
         self._proposer.tell(
             trial.id,
             trial.config,
@@ -349,14 +353,20 @@ class Conductor:
             self._failures.clear()
             self._succeeded = True
 
+    def _observe(self, trial: TrialState, epoch: EpochState) -> None:
+        """Give a proposer for several objectives all of them, right before its `tell`."""
+        losses = self.objective.losses(epoch)
+        if isinstance(self._proposer, ParEgo) and losses is not None:
+            self._proposer.observe(trial.id, losses)
+
     def _stop_if_enough(self, loss: float | None) -> None:
         """The user's own stop rules."""
         limits, metric = self.limits, self.objective.metric
-        if limits.target is not None and loss is not None:
-            if loss <= self.objective.loss(limits.target):
-                value = self.objective.value(loss)
-                text = f"{metric} = {value:.6g} reached the target {limits.target:g}"
-                self.stop(Halt(text, resumable=False))
+        target = None if limits.target is None else self.objective.loss(limits.target)
+        if target is not None and loss is not None and loss <= target:
+            value = self.objective.value(loss)
+            text = f"{metric} = {value:.6g} reached the target {limits.target:g}"
+            self.stop(Halt(text, resumable=False))
         if limits.patience_trials and self._ended_since_best >= limits.patience_trials:
             text = f"no new best {metric} in the last {self._ended_since_best} trials"
             self.stop(Halt(text, resumable=False))

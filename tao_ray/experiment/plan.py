@@ -16,8 +16,10 @@ from tao_ray.network.ranges import derive_space
 from tao_ray.network.resolve import resolve_network
 from tao_ray.network.spec import build_spec, get_path
 from tao_ray.search.base import Algorithm, SearchSettings
+from tao_ray.search.parego import ParEgo
 from tao_ray.search.patience import Patience
 from tao_ray.search.registry import build
+from tao_ray.trial.sources import Hook, LogPattern, MetricFile, Source
 from tao_ray.trial.state import Objective
 from tao_ray.trial.supervisor import TrialSetup
 
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
     from tao_ray.network.network import Network
     from tao_ray.network.ranges import DerivedSpace
     from tao_ray.space import SearchSpace
+
+_FOR_SEVERAL = ("bayesian", "tpe", "random")
+"""Algorithms that can look for trade-offs: they let every trial train to its end."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,13 @@ class Plan:
     def algorithm(self) -> Algorithm:
         """A fresh instance of the algorithm, to be fed this run's journal."""
         search = self.config.search
-        built = build(search.algorithm, self.derived.space, self.settings, search.options)
+
+        def make() -> Algorithm:
+            return build(search.algorithm, self.derived.space, self.settings, search.options)
+
+        built = make()
+        if self.objective.others:
+            built = replace(built, proposer=ParEgo(lambda: make().proposer, self.settings.seed))
         patience = search.stop.patience_epochs
         return replace(built, rule=Patience(built.rule, patience)) if patience else built
 
@@ -67,6 +78,7 @@ class Plan:
             max_epochs=self.max_epochs,
             milestones=tuple(self.algorithm().rule.milestones()),
             single_shot=self.single_shot,
+            source=_source(self.config, self.network, self.objective),
             gpus=gpus,
             job_timeout_s=hours * 3600 if hours else None,
             train_sample_count=self.train_sample_count,
@@ -154,14 +166,33 @@ def _objective(config: RunConfig, network: Network) -> Objective:
             where="objective",
             remedy="set objective.metric and objective.direction",
         )
-    if metric.source == "file":
+    others = tuple((other.metric, other.direction) for other in config.objective.others)
+    if others and config.search.algorithm not in _FOR_SEVERAL:
         raise TaoRayError(
-            f"{metric.name} of {network.name} is read from {network.metric_file}, "
-            "which this version cannot do yet",
-            where="objective.metric",
-            remedy="choose a metric that the action writes to status.json",
+            f"{config.search.algorithm} knows a single objective, and there are {len(others) + 1}",
+            where="search.algorithm",
+            remedy=f"choose one of: {', '.join(_FOR_SEVERAL)}",
         )
-    return Objective(metric.name, metric.direction, config.objective.at)
+    return Objective(metric.name, metric.direction, config.objective.at, others)
+
+
+def _source(config: RunConfig, network: Network, objective: Objective) -> Source | None:
+    """Where the objective's value is; None for status.json. Raises TaoRayError."""
+    asked, metric = config.objective.source, network.objective
+    if isinstance(asked, str):
+        return None
+    if asked is None:
+        if metric is None or metric.source != "file" or network.metric_file is None:
+            return None
+        return MetricFile(network.metric_file, objective.metric)
+    if asked.log_regex is not None:
+        return LogPattern(asked.log_regex)
+    if asked.file is not None:
+        return MetricFile(asked.file, objective.metric, asked.json_path)
+    assert asked.python is not None
+    hook = Hook(asked.python, str(config.directory))
+    hook.load()
+    return hook
 
 
 def _check_platform(config: RunConfig, network: Network) -> None:

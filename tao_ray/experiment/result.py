@@ -21,7 +21,7 @@ from tao_ray.platforms.base import Platform
 from tao_ray.search.base import TrialStatus
 from tao_ray.space import Parameter
 from tao_ray.trial.failure import FailureKind
-from tao_ray.trial.state import RunState, TrialState
+from tao_ray.trial.state import Objective, RunState, TrialState
 from tao_ray.trial.supervisor import RESULTS_DIR, result_files
 
 SCHEMA_VERSION = 1
@@ -112,7 +112,9 @@ def _result_data(
             "metric": objective.metric,
             "direction": objective.direction,
             "at": objective.at,
+            "others": [{"metric": m, "direction": d} for m, d in objective.others],
         },
+        "pareto_front": _pareto_front(state, objective),
         "budget": {
             "trials": config.search.trials,
             "max_epochs": plan.max_epochs,
@@ -143,6 +145,20 @@ def _described(parameter: Parameter) -> dict[str, Any]:
     """A parameter's range or options as plain data."""
     shown = [f.name for f in fields(parameter) if f.init]  # type: ignore[arg-type]
     return {"kind": parameter.kind, **{name: getattr(parameter, name) for name in shown}}
+
+
+def _pareto_front(state: RunState, objective: Objective) -> list[dict[str, Any]] | None:
+    """The best trade-offs, by trial; None for a single objective."""
+    if not objective.others:
+        return None
+    shown = []
+    for trial_id in state.pareto_front(objective):
+        judged = state.trials[trial_id].judged(objective.at)
+        assert judged is not None
+        names = (objective.metric, *(metric for metric, _ in objective.others))
+        values = {name: judged.metrics[name] for name in names}
+        shown.append({"trial": trial_id, "epoch": judged.epoch, "metrics": values})
+    return shown
 
 
 def _best(plan: Plan, state: RunState, platform: Platform) -> dict[str, Any] | None:

@@ -69,7 +69,7 @@ class SearchAdapter(_NotInSnapshots, SearchAlgorithm):
             self._conductor.on_failure(trial_id, Failure(FailureKind.CODE, text))
 
     def _create(self, trial: TrialState) -> Trial:
-        created = _create_trial_from_spec(
+        created: Trial = _create_trial_from_spec(
             {**self._spec, "config": {**self._spec.get("config", {}), "trial": trial.id}},
             self._parser,
             evaluated_params={},

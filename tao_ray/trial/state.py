@@ -35,6 +35,7 @@ from typing import Any
 
 from tao_ray.journal import Event
 from tao_ray.search.base import Decision, TrialStatus, WeightsFrom
+from tao_ray.search.parego import pareto_front
 from tao_ray.trial.failure import Failure
 
 PENDING, RUNNING, PAUSED = "pending", "running", "paused"
@@ -45,17 +46,29 @@ class Objective:
     """What is optimised. Losses ("lower is better") are made and unmade here, nowhere else.
 
     at: "best" judges a trial by its best epoch, "last" by its last measured one.
+    others: further (metric, direction) pairs, measured at the epoch the trial is judged by.
     """
 
     metric: str
     direction: str
     at: str = "best"
+    others: tuple[tuple[str, str], ...] = ()
 
     def loss(self, value: float) -> float:
         """The value as a loss."""
         return value if self.direction == "minimize" else -value
 
     value = loss  # its own inverse
+
+    def losses(self, epoch: EpochState) -> tuple[float, ...] | None:
+        """The losses of all objectives at an epoch; None if one was not measured there."""
+        values = [(epoch.metrics.get(m), d) for m, d in self.others]
+        if epoch.loss is None or any(v is None or not math.isfinite(v) for v, _ in values):
+            return None
+        return (
+            epoch.loss,
+            *(v if d == "minimize" else -v for v, d in values if v is not None),
+        )
 
 
 @dataclass(frozen=True)
@@ -224,6 +237,16 @@ class RunState:
         judged = [(t, e) for t in self.trials.values() if (e := t.judged(objective.at)) is not None]
         good = [pair for pair in judged if pair[0].status != TrialStatus.FAILED.value]
         return min(good or judged, key=lambda pair: (pair[1].loss, pair[0].id), default=None)
+
+    def pareto_front(self, objective: Objective) -> list[str]:
+        """Trials, failed ones aside, that no other beats in all objectives."""
+        losses = {}
+        for trial in self.trials.values():
+            judged = trial.judged(objective.at)
+            of_all = objective.losses(judged) if judged else None
+            if of_all is not None and trial.status != TrialStatus.FAILED.value:
+                losses[trial.id] = of_all
+        return pareto_front(losses)
 
 
 def _apply_to_trial(trial: TrialState, event: Event) -> None:
