@@ -50,13 +50,18 @@ class HostsPlatform:
     engine: makes the engine of a host, given its slots and gpus: ``partial(ProcessEngine, root)``.
     All have the same root.
     directory: on this host (or a file system that all supervisors share), for the record of
-    bindings and the pinned host keys.
+    bindings and the pinned host keys. findings: what its maker has to add to the preflight.
     """
 
     keeps_files_between_jobs = True
 
     def __init__(
-        self, hosts: Sequence[Host], engine: Callable[..., ProcessEngine], directory: Path | str
+        self,
+        hosts: Sequence[Host],
+        engine: Callable[..., ProcessEngine],
+        directory: Path | str,
+        *,
+        findings: Sequence[Check] = (),
     ):
         self._hosts = {host.name: host for host in hosts}
         self._directory = Path(directory).resolve()
@@ -64,6 +69,7 @@ class HostsPlatform:
         known = self._directory / "known_hosts"
         self._machines = {host.name: SshMachine(host.name, host.target, known) for host in hosts}
         self._engine = engine
+        self._findings = tuple(findings)
         self._engines = {h.name: engine(slots=h.slots, gpus=h.gpus) for h in hosts}
 
     @property
@@ -77,7 +83,8 @@ class HostsPlatform:
 
     def preflight(self) -> list[Check]:
         with ThreadPoolExecutor(len(self._hosts)) as pool:
-            return [check for checks in pool.map(self._check, self._hosts) for check in checks]
+            found = [check for checks in pool.map(self._check, self._hosts) for check in checks]
+        return [*found, *self._findings]
 
     def workspace(self, name: str) -> str:
         first = next(iter(self._hosts))
