@@ -51,6 +51,7 @@ def learning_curves(run: RunData, width: int) -> str:
         label=f"{run.objective.metric} of every trial over its epochs",
         x_label="epoch",
         y_label=run.objective.metric,
+        x_whole=True,
     )
     best = run.best[0].id if run.best else ""
     # Drawn last is drawn on top.

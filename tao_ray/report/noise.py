@@ -50,6 +50,8 @@ def verdict(run: RunData) -> Verdict:
     best_value, reference_value = run.value(best), run.value(reference)
     assert best_value is not None
     assert reference_value is not None
+    if stopped_short(run, best, reference):
+        return _not_alike(run, best, reference)
     gain = run.gain(best_value, reference_value)
     spread = _pooled([s for t in (best, reference) if (s := jitter(t)) is not None])
     if spread is None:
@@ -66,6 +68,32 @@ def verdict(run: RunData) -> Verdict:
     return _against_luck(run, best, reference, gain, spread)
 
 
+def stopped_short(run: RunData, best: TrialState, reference: TrialState) -> bool:
+    """Whether the reference trained less than the best trial had when it was judged, so that the
+    difference of their values is not one of their hyperparameters alone."""
+    judged = best.judged(run.objective.at)
+    return judged is not None and reference.measured()[-1].epoch < judged.epoch
+
+
+def _not_alike(run: RunData, best: TrialState, reference: TrialState) -> Verdict:
+    epoch = reference.measured()[-1].epoch
+    then = run.epoch_value(best.epochs.get(epoch))
+    ours = run.epoch_value(reference.epochs[epoch])
+    reasons = [
+        f"The best trial is judged by a later epoch than the defaults (trial 0) ever reached: they "
+        f"were at epoch {epoch} of {run.max_epochs} when they ended. Most of the difference may be "
+        "the longer training."
+    ]
+    if then is not None and ours is not None:
+        reasons.append(
+            f"At epoch {epoch} the best trial had {shown(then)} and the defaults {shown(ours)}: "
+            f"there the difference was {signed(run.gain(then, ours))}."
+        )
+    reasons.append("Train the defaults to the end for a fair comparison.")
+    title = "Unclear: the defaults were not trained as long as the winner."
+    return Verdict("unclear", title, (*reasons, *_SEEDS))
+
+
 def _against_luck(
     run: RunData, best: TrialState, reference: TrialState, gain: float, spread: float
 ) -> Verdict:
@@ -78,7 +106,7 @@ def _against_luck(
         f"epoch the second halves of these two curves jitter by {shown(spread, 2)} (standard "
         "deviation, trend removed).",
         f"If all {count(n, 'measured trial')} were equally good, the luckiest would lead by about "
-        f"{shown(luck, 2)}; the gain is {gain / luck:.1f} times that."
+        f"{shown(luck, 2)}; the gain is {shown(gain / luck, 2)} times that."
         if luck > 0
         else "The metric does not jitter at all, so luck from epoch to epoch explains nothing.",
         "Averaged over the last quarter of both trainings, which does not pick lucky epochs, the "

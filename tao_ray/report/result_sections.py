@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 from tao_ray.network.spec import flatten
 from tao_ray.report.document import (
@@ -16,7 +17,7 @@ from tao_ray.report.document import (
     code,
 )
 from tao_ray.report.handover import changes
-from tao_ray.report.noise import verdict
+from tao_ray.report.noise import stopped_short, verdict
 from tao_ray.report.run_data import REFERENCE, RunData
 from tao_ray.report.text import count, duration, listing, moment, short_names, shown, signed
 
@@ -78,7 +79,11 @@ def _cards(run: RunData) -> list[Card]:
         detail = f"trial {trial.id}, epoch {epoch.epoch} ({run.objective.direction})"
         cards.append(Card(f"best {run.objective.metric}", shown(value, 5), detail))
         reference = run.value(run.reference) if run.reference else None
-        cards.append(_gain(run, value, "defaults (trial 0)", reference))
+        gain = _gain(run, value, "defaults (trial 0)", reference)
+        if run.reference and stopped_short(run, trial, run.reference):
+            last = run.reference.measured()[-1].epoch
+            gain = replace(gain, detail=f"{gain.detail}; but trial 0 ended at epoch {last}")
+        cards.append(gain)
     cards += _evaluation_cards(run)
     cards.append(_cost(run))
     working = sum(

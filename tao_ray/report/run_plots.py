@@ -8,13 +8,12 @@ from itertools import pairwise
 
 from tao_ray.report.curves import time_unit, trial_title, value_range
 from tao_ray.report.run_data import RunData
-from tao_ray.report.svg import BEST, GRID, INK, MUTED, OTHER, STATUS, Plot, Scale, Svg
+from tao_ray.report.svg import BEST, CHAR, GRID, INK, MUTED, OTHER, STATUS, Plot, Scale, Svg
 from tao_ray.report.text import count, duration, shown
 from tao_ray.search.base import Decision
 from tao_ray.trial.state import JobState, TrialState
 
 _LANE = 24
-_BARE_CHAR = 6.7
 
 
 @dataclass(frozen=True)
@@ -164,7 +163,7 @@ def timeline(run: RunData, bars: Sequence[Bar], width: int) -> str:
         marked = BEST if bar.trial.id == best else ""
         drawing.rect(left, y, right - left, _LANE - 6, color, title=title, stroke=marked)
         label = bar.trial.id.lstrip("0") or "0"
-        if right - left > len(label) * _BARE_CHAR + 4:
+        if right - left > len(label) * CHAR + 4:
             ink = INK if bar.trial.status in ("stopped", "pending") and not bar.open else "#fff"
             drawing.text((left + right) / 2, y + 13, label, anchor="middle", color=ink)
     drawing.line(x.start, bottom, x.end, bottom, MUTED)

@@ -8,7 +8,7 @@ from typing import Any
 from tao_ray.report.curves import trial_title, value_range
 from tao_ray.report.importance import Effect, unit
 from tao_ray.report.run_data import REFERENCE, RunData
-from tao_ray.report.svg import BEST, INK, MUTED, Plot, Scale, Svg, tick_text
+from tao_ray.report.svg import BEST, CHAR, INK, MUTED, Plot, Scale, Svg, tick_text
 from tao_ray.report.svg import REFERENCE as REFERENCE_INK
 from tao_ray.report.text import short_names, shown
 
@@ -20,7 +20,7 @@ _ROW = 46
 def importance_bars(effects: Sequence[Effect], width: int) -> str:
     """The share each parameter explains alone, with its 10 to 90 percent range over trees."""
     names = short_names([e.name for e in effects])
-    left = min(max(len(n) for n in names.values()) * 6.7 + 12, width * 0.45)
+    left = min(max(len(n) for n in names.values()) * CHAR + 12, width * 0.45)
     drawing = Svg(width, len(effects) * _BAR + 24, "importance of every parameter")
     x = Scale(0.0, max(e.high for e in effects) or 1.0, left, width - 46.0)
     for i, effect in enumerate(effects):
@@ -55,7 +55,7 @@ def parallel_coordinates(run: RunData, order: Sequence[Mapping[str, Any]], width
             for row, p in enumerate(order)
         ]
         points.append((objective(run.value(trial) or 0.0), bottom))
-        color, size, dash = _shade(i / max(len(trials) - 1, 1)), 1.3, ""
+        color, size, dash = _shade((i / max(len(trials) - 1, 1)) ** 2), 1.2, ""
         if run.best and trial.id == run.best[0].id:
             color, size = BEST, 3.0
         elif trial.id == REFERENCE:
@@ -140,7 +140,7 @@ def _unit_ticks(parameter: Mapping[str, Any], width: int) -> list[tuple[float, s
     if options is None:
         scale = Scale(parameter["low"], parameter["high"], 0.0, 1.0, bool(parameter.get("log")))
         return [(scale(t), tick_text(t)) for t in scale.ticks(width // 80)]
-    room = (width - 50) / len(options) / 6.7
+    room = (width - 50) / len(options) / CHAR
     places = _places(parameter)
     texts = [shown(o) for o in options]
     return [

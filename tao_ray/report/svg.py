@@ -18,7 +18,7 @@ STATUS = {
     "pending": "#cbd5e1",
 }
 FONT = 12
-CHAR = 6.7
+CHAR = 7.2
 """Mean width of a character of the font, in pixels."""
 
 
@@ -201,9 +201,10 @@ class Plot(Svg):
         x_label: str = "",
         y_label: str = "",
         x_log: bool = False,
+        x_whole: bool = False,
         x_ticks: Sequence[tuple[float, str]] | None = None,
     ):
-        """x_ticks: places and texts, instead of round values."""
+        """x_whole: x counts. x_ticks: places and texts, instead of round values."""
         super().__init__(width, height, label)
         top, bottom = 26.0, height - (38.0 if x_label else 22.0)
         self.y = Scale(*y, bottom, top)
@@ -215,11 +216,11 @@ class Plot(Svg):
             self.text(left - 6, self.y(tick) + 4, tick_text(tick), anchor="end")
         if x_ticks is None:
             places = self.x.ticks(max(2, int((self.x.end - left) / 70)))
-            x_ticks = [(t, tick_text(t)) for t in places]
+            x_ticks = [(t, tick_text(t)) for t in places if not x_whole or t == round(t)]
         for tick, text in x_ticks:
             self.line(self.x(tick), bottom, self.x(tick), bottom + 4, MUTED)
             room = len(text) * CHAR / 2
-            at = min(max(self.x(tick), left + room - 8), width - room)
+            at = min(max(self.x(tick), left + room - 8), width - room - 2)
             self.text(at, bottom + 17, text, anchor="middle")
         self.line(left, bottom, self.x.end, bottom, MUTED)
         self.text(2, 13, y_label, color=INK)

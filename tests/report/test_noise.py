@@ -91,6 +91,23 @@ def test_the_defaults_can_win(tmp_path: Path) -> None:
     assert found.title == "No trial is better than the network's defaults (trial 0)."
 
 
+def test_defaults_that_were_stopped_early_are_no_fair_reference(tmp_path: Path) -> None:
+    def slow_defaults(trial: str, config: Mapping[str, Any], epoch: int) -> float:
+        return 0.1 if trial == "0000" else 0.02 * epoch + 0.1 * int(trial)
+
+    run = run_of(tmp_path, slow_defaults, algorithm="asha", options={"variant": "promotion"})
+    assert run.reference is not None
+    assert run.best is not None
+    last = run.reference.last_epoch
+    assert last < run.best[1].epoch
+    found = verdict(run)
+    assert found.tone == "unclear"
+    assert "not trained as long" in found.title
+    then = run.epoch_value(run.best[0].epochs[last])
+    assert then is not None
+    assert any(f"the difference was +{then - 0.1:.3g}" in reason for reason in found.reasons)
+
+
 def test_short_curves_leave_it_open(tmp_path: Path) -> None:
     found = verdict(run_of(tmp_path, saturating(0.1, 0.0), max_epochs=4))
     assert found.title == "It cannot be told whether the gain is noise."
