@@ -20,6 +20,7 @@ from tao_ray.experiment.conductor import Conductor, Limits
 from tao_ray.experiment.consent import Answers, terminal_ask
 from tao_ray.experiment.control import Control
 from tao_ray.experiment.evaluation import Evaluator, JobStopped
+from tao_ray.experiment.keeping import Keeper
 from tao_ray.experiment.machines import Demand, machines
 from tao_ray.experiment.plan import Plan
 from tao_ray.experiment.preflight import Preflight, preflight, require
@@ -213,6 +214,13 @@ class _Search:
             mode=retention.mode,
             keep=retention.keep,
         )
+        self._keeper = Keeper(
+            plan.network,
+            plan.objective,
+            self._platform,
+            plan.config.checkpoint.sync_every,
+            retention.keep,
+        )
         self._demand = Demand(self._platform, plan.settings.trials, plan.settings.max_concurrent)
         self._told = len(conductor.state.notices)
 
@@ -222,22 +230,17 @@ class _Search:
         conductor = self._conductor
         with machines(self._platform, self._journal, self._view.say):
             conductor.mark("resumed" if conductor.state.trials else "started", **self._facts())
-            self._put_away_jobs(only_done_with=True)
             try:
-                with self._control.listening():
-                    if not conductor.finished():
-                        self._tune()
+                self._put_away_jobs(only_done_with=True)
+                self._search()
+                if not self._interrupted():
+                    self._evaluate()
+                for problem in self._retention.finish(conductor.state, conductor.donors()):
+                    conductor.say(problem)
             finally:
-                self._watchdog.close()
-                self._put_away_jobs(only_done_with=False)
-            conductor.catch_up()
-            self._collector.collect_ended(conductor.state.trials.values())
-            for problem in self._collector.close():
-                conductor.say(problem)
-            if not self._interrupted():
-                self._evaluate()
-            for problem in self._retention.finish(conductor.state, conductor.donors()):
-                conductor.say(problem)
+                conductor.catch_up()
+                for problem in self._keeper.finish(conductor.state, conductor.donors()):
+                    conductor.say(problem)
         conductor.catch_up()
         halt = conductor.halt
         reason = halt.reason if halt else ""
@@ -246,6 +249,21 @@ class _Search:
         return write_result(
             self._plan, self._run_dir, conductor.state, self._platform, status, reason
         )
+
+    def _search(self) -> None:
+        """Search; afterwards no job runs, and what the trials have written is collected."""
+        conductor = self._conductor
+        try:
+            with self._control.listening():
+                if not conductor.finished():
+                    self._tune()
+        finally:
+            self._watchdog.close()
+            self._put_away_jobs(only_done_with=False)
+        conductor.catch_up()
+        self._collector.collect_ended(conductor.state.trials.values())
+        for problem in self._collector.close():
+            conductor.say(problem)
 
     def _evaluate(self) -> None:
         """Evaluate the winner and, where it is the baseline, trial 0."""
@@ -318,6 +336,7 @@ class _Search:
             self._trackers.update(state)
             self._watchdog.look(state, now)
             self._retention.look(state, self._conductor.donors(), now)
+            self._keeper.look(state, self._conductor.donors())
             self._demand.look(state)
 
     def _put_away_jobs(self, *, only_done_with: bool) -> None:

@@ -56,8 +56,8 @@ class TerminalView:
         facts = [
             f"{plan.network.name} {plan.network.action.name}",
             f"{objective.direction} {objective.metric} (at: {objective.at})",
-            f"{plan.config.search.algorithm}: {self._trials} trials of up to "
-            f"{self._max_epochs} epoch{'s' if self._max_epochs > 1 else ''}, "
+            f"{plan.config.search.algorithm}: {self._trials} trials"
+            f"{'' if plan.single_shot else f' of up to {self._max_epochs} epochs'}, "
             f"{self._concurrent} at a time, {len(plan.derived.space)} parameters",
         ]
         self._console.print(f"[bold]{run_dir.id}[/]  {' | '.join(facts)}", soft_wrap=True)
@@ -66,7 +66,12 @@ class TerminalView:
         self._console.print(f"[dim]{run_dir.path}[/]", soft_wrap=True)
         if self._console.is_terminal:
             self._live = Live(
-                Text("starting Ray ..."), console=self._console, auto_refresh=False, transient=True
+                Text("starting Ray ..."),
+                console=self._console,
+                auto_refresh=False,
+                transient=True,
+                redirect_stdout=False,  # what libraries print belongs into driver.log
+                redirect_stderr=False,
             )
             self._live.start(refresh=True)
 
