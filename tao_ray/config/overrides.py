@@ -10,6 +10,8 @@ from tao_ray.config.problems import KeyPath, Problem
 from tao_ray.config.search import ParameterRange
 from tao_ray.config.source import Place, Reader, Source
 
+_SECRET: KeyPath = ("model", "key")
+
 
 def apply_overrides(
     source: Source, overrides: Iterable[str], environment: Mapping[str, str]
@@ -29,6 +31,14 @@ def apply_overrides(
         path = split_key(key, shape)
         source.forget(path)
         source.places[path] = place
+        if path == _SECRET and not value_text.strip().startswith("${env:"):
+            source.problem(
+                path,
+                "a secret on the command line can be read by everybody on this host",
+                "put it into a variable and write ${env:NAME}",
+                "",
+            )
+            continue
         _put(source, path, reader.read(value_text, path, place))
 
 
