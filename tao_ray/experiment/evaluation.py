@@ -1,39 +1,36 @@
 """The evaluate jobs of a run: of the model it starts from (the baseline) and of the winner.
 
-Each has one record, journalled whole whenever it changes (first when the job is about to be
-launched) and written to ``evaluations/<name>.json``:
-
-======== ========================================================================================
-name     "baseline" | "final"
-status   "pending" | "running" | "measured" | "reused" | "failed" | "not applicable" | "skipped"
-reason   why, for every status but "running" and "measured"
-kind     what the baseline is: "checkpoint", "train" or "trial 0"
-metric, metric_name, direction      what was measured: the value, and of what
-metrics  all values that were reported
-trial, epoch, checkpoint            the model that was evaluated
-note     what a reader must know of it
-action, data, gpus, job, attempt, results_dir, seconds, failure   how it was
-baseline, delta, improvement        final only: the baseline's metric, the difference to it, and the
-                                    difference turned so that more is better
-accepted_proxy                      whether the user has accepted a proxy objective
-record   path of this record
-======== ========================================================================================
+What is known of them is in `evaluation_records`.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from tao_ray.errors import TaoRayError
+from tao_ray.experiment.evaluation_records import (
+    BASELINE,
+    CHECKPOINT,
+    FAILED,
+    FINAL,
+    INAPPLICABLE,
+    MEASURED,
+    PENDING,
+    REUSED,
+    RUNNING,
+    SKIPPED,
+    TRAIN,
+    TRIAL_0,
+    Record,
+    Records,
+)
 from tao_ray.experiment.jobs import Ended, JobPlan, JobStopped, Watch, run_job
 from tao_ray.experiment.measure import Measure, Unmeasurable, find_measure
 from tao_ray.experiment.plan import Plan
 from tao_ray.experiment.run_dir import RunDir
-from tao_ray.files import write_text
-from tao_ray.journal import Event, JournalWriter
+from tao_ray.journal import JournalWriter
 from tao_ray.network.conventions import TRAINING_ACTIONS
 from tao_ray.platforms.base import Platform
 from tao_ray.search.base import TrialStatus
@@ -41,25 +38,7 @@ from tao_ray.trial.failure import Failure, FailureKind
 from tao_ray.trial.state import EpochState, RunState, TrialState
 from tao_ray.trial.supervisor import RESULTS_DIR, result_files
 
-BASELINE, FINAL = "baseline", "final"
-PENDING, RUNNING, MEASURED, REUSED = "pending", "running", "measured", "reused"
-FAILED, INAPPLICABLE, SKIPPED = "failed", "not applicable", "skipped"
-CHECKPOINT, TRAIN, TRIAL_0 = "checkpoint", "train", "trial 0"
-
-_MEASUREMENT = (
-    "metric",
-    "metric_name",
-    "direction",
-    "metrics",
-    "action",
-    "data",
-    "gpus",
-    "job",
-    "results_dir",
-    "seconds",
-)
-
-Record = Mapping[str, Any]
+_MEASUREMENT = "metric metric_name direction metrics action data gpus job results_dir seconds"
 
 
 def baseline_kind(plan: Plan) -> str:
@@ -94,16 +73,15 @@ class Evaluator:
     ):
         """gpus: those of a trial. watch: see `run_job`. say: tells the user what goes on."""
         self._plan = plan
-        self._run_dir = run_dir
         self._platform = platform
         self._trial_gpus = gpus
         own = plan.config.evaluation.gpus
         self._gpus = gpus if own is None else own
-        self._journal = journal
         self._watch = watch
         self._say = say
         self._measure = find_measure(plan)
-        self._records = dict(RunState.fold(journal.read()).evaluations)
+        accepted = plan.config.objective.accept_proxy
+        self._records = Records(run_dir, journal, say, accepted_proxy=accepted)
 
     # -- before the search ----------------------------------------------------------------------
 
@@ -114,17 +92,19 @@ class Evaluator:
         """
         kind = baseline_kind(self._plan)
         known = self._records.get(BASELINE)
-        if known is not None and known["status"] not in (RUNNING, FAILED):
+        if known and known["status"] not in (RUNNING, FAILED):
             return known
         if kind == SKIPPED:
-            return self._settle(BASELINE, SKIPPED, "baseline: skip was said", {})
+            return self._records.settle(BASELINE, SKIPPED, "baseline: skip was said", {})
         if kind == TRIAL_0:
             reason = "the training starts from scratch: trial 0, the network's defaults, is the "
-            return self._settle(BASELINE, PENDING, f"{reason}reference", {"kind": kind})
+            return self._records.settle(BASELINE, PENDING, f"{reason}reference", {"kind": kind})
         if kind == TRAIN:
             return self._checked(self._train_baseline())
         if isinstance(self._measure, Unmeasurable):
-            return self._settle(BASELINE, INAPPLICABLE, self._measure.reason, {"kind": kind})
+            return self._records.settle(
+                BASELINE, INAPPLICABLE, self._measure.reason, {"kind": kind}
+            )
         checkpoint = self._plan.config.model.checkpoint
         assert checkpoint is not None
         return self._checked(self._evaluate(BASELINE, checkpoint, {}, {"kind": kind}))
@@ -144,7 +124,7 @@ class Evaluator:
         """A training with the defaults outside the search, then its evaluation."""
         plan, setup = self._plan, self._plan.setup(self._trial_gpus)
         defaults = plan.derived.space.defaults()
-        known = self._records.get(BASELINE, {})
+        known = self._records.get(BASELINE)
         if (
             "trained_s" in known and "checkpoint" in known
         ):  # only its evaluation is still to be done
@@ -169,14 +149,14 @@ class Evaluator:
         if not epochs:
             epochs = {1: ended.metrics[plan.objective.metric]} if _has(plan, ended.metrics) else {}
         if not epochs:
-            return self._fail(record, _missing(plan.objective.metric, ended.metrics))
+            return self._records.fail(record, _missing(plan.objective.metric, ended.metrics))
         chosen = max(epochs)
         if plan.objective.at == "best":
             chosen = min(epochs, key=lambda e: (plan.objective.loss(epochs[e]), e))
         facts |= {"epoch": chosen, "trained_s": ended.seconds}
         found = self._checkpoint("baseline", record["job"], chosen)
         if isinstance(self._measure, Unmeasurable) or found is None:
-            return self._settle(
+            return self._records.settle(
                 BASELINE,
                 MEASURED,
                 "",
@@ -194,7 +174,7 @@ class Evaluator:
 
     def after_search(self, state: RunState) -> Record:
         """Evaluate the winner's checkpoint and, where it is the baseline, that of trial 0."""
-        if self._records.get(BASELINE, {}).get("kind") == TRIAL_0:
+        if self._records.get(BASELINE).get("kind") == TRIAL_0:
             self._trial_0(state)
         good = [
             pair
@@ -202,7 +182,7 @@ class Evaluator:
             if pair is not None and pair[0].status != TrialStatus.FAILED.value
         ]
         if not good:
-            return self._settle(FINAL, INAPPLICABLE, "no trial succeeded", {})
+            return self._records.settle(FINAL, INAPPLICABLE, "no trial succeeded", {})
         return self._with_delta(self._trial(FINAL, *good[0]))
 
     def _trial_0(self, state: RunState) -> Record:
@@ -210,7 +190,7 @@ class Evaluator:
         judged = trial.judged(self._plan.objective.at) if trial else None
         if trial is None or judged is None:
             why = f": {trial.failure.message}" if trial and trial.failure else ""
-            return self._settle(
+            return self._records.settle(
                 BASELINE, INAPPLICABLE, f"trial 0 was not measured{why}", {"kind": TRIAL_0}
             )
         return self._trial(BASELINE, trial, judged, kind=TRIAL_0)
@@ -218,24 +198,20 @@ class Evaluator:
     def _trial(self, name: str, trial: TrialState, judged: EpochState, **facts: Any) -> Record:
         facts |= {"trial": trial.id, "epoch": judged.epoch}
         if isinstance(self._measure, Unmeasurable):
-            return self._settle(name, INAPPLICABLE, self._measure.reason, facts)
+            return self._records.settle(name, INAPPLICABLE, self._measure.reason, facts)
         own_epoch = judged.epoch - (trial.start.epoch if trial.start else 0)
         job = trial.last_job.id if trial.last_job else ""
         found = self._checkpoint(trial.id, job, own_epoch)
         if found is None:
             trains = self._plan.network.action.name in TRAINING_ACTIONS
             reason = f"there is no checkpoint of trial {trial.id}, epoch {judged.epoch} or before"
-            return self._settle(name, FAILED if trains else INAPPLICABLE, reason, facts)
+            return self._records.settle(name, FAILED if trains else INAPPLICABLE, reason, facts)
         checkpoint, facts["note"] = found
-        other = self._records.get(BASELINE if name == FINAL else FINAL, {})
+        other = self._records.get(BASELINE if name == FINAL else FINAL)
         if other.get("checkpoint") == checkpoint and other.get("status") == MEASURED:
             reason = f"the same checkpoint as the {other['name']}'s"
-            return self._settle(
-                name,
-                REUSED,
-                reason,
-                {**{k: other.get(k) for k in _MEASUREMENT}, "checkpoint": checkpoint, **facts},
-            )
+            facts |= {key: other.get(key) for key in _MEASUREMENT.split()}
+            return self._records.settle(name, REUSED, reason, {**facts, "checkpoint": checkpoint})
         return self._evaluate(name, checkpoint, trial.config, facts)
 
     def _checkpoint(self, workspace: str, job: str, epoch: int) -> tuple[str, str | None] | None:
@@ -257,14 +233,14 @@ class Evaluator:
         return None
 
     def _with_delta(self, record: Record) -> Record:
-        baseline = self._records.get(BASELINE, {})
+        baseline = self._records.get(BASELINE)
         before, value = baseline.get("metric"), record.get("metric")
         comparable = baseline.get("metric_name") == record.get("metric_name")
         if before is None or value is None or not comparable or "delta" in record:
             return record
         assert isinstance(self._measure, Measure)
         loss = self._measure.objective.loss
-        return self._record(
+        return self._records.write(
             {
                 **record,
                 "baseline": before,
@@ -280,7 +256,7 @@ class Evaluator:
     ) -> Record:
         measure = self._measure
         assert isinstance(measure, Measure)
-        known = self._records.get(name, {})
+        known = self._records.get(name)
         if known.get("status") == MEASURED and known.get("checkpoint") == checkpoint:
             return known
         objective = measure.objective
@@ -305,11 +281,13 @@ class Evaluator:
         ended, record = done
         value = ended.metrics.get(objective.metric)
         if value is None:
-            return self._fail(record, _missing(objective.metric, ended.metrics))
+            return self._records.fail(record, _missing(objective.metric, ended.metrics))
         if not math.isfinite(value):
-            return self._fail(record, Failure(FailureKind.NAN, f"{objective.metric} = {value}"))
+            return self._records.fail(
+                record, Failure(FailureKind.NAN, f"{objective.metric} = {value}")
+            )
         facts = {**record, "metric": value, "metrics": dict(ended.metrics)}
-        return self._settle(name, MEASURED, "", facts)
+        return self._records.settle(name, MEASURED, "", facts)
 
     def _run(
         self, name: str, job: JobPlan, prefix: str, facts: Mapping[str, Any]
@@ -320,7 +298,7 @@ class Evaluator:
         """
         config = self._plan.config.failures
         hours = config.job_timeout_hours
-        known = self._records.get(name, {})
+        known = self._records.get(name)
         attempt = known["attempt"] if str(known.get("job", "")).startswith(prefix) else 0
         same = known.get("checkpoint") == facts.get("checkpoint")
         if not (attempt and same and known["status"] == RUNNING):
@@ -336,7 +314,7 @@ class Evaluator:
                 "attempt": attempt,
                 "results_dir": job.results_dir(self._platform),
             }
-            self._record({**record, "status": RUNNING})
+            self._records.write({**record, "status": RUNNING})
             self._say(f"{name}: {job.network.action.name} {facts.get('checkpoint') or ''}".rstrip())
             ended = run_job(
                 self._platform,
@@ -353,38 +331,7 @@ class Evaluator:
                 break
             attempt += 1
         assert ended.failure is not None
-        return self._fail(record, ended.failure)
-
-    # -- records --------------------------------------------------------------------------------
-
-    def _fail(self, record: Mapping[str, Any], failure: Failure) -> dict[str, Any]:
-        name = record["name"]
-        self._say(f"{name}: failed: {failure.message}")
-        facts = {**record, "failure": failure.to_json()}
-        return self._settle(name, FAILED, f"{failure.kind.cause} - {failure.message}", facts)
-
-    def _settle(
-        self, name: str, status: str, reason: str, facts: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        facts = {**facts, "name": name, "status": status, "reason": reason or None}
-        if facts.get("metric") is not None:
-            self._say(f"{name}: {facts['metric_name']} = {facts['metric']:.6g}")
-        return self._record(facts)
-
-    def _record(self, facts: Mapping[str, Any]) -> dict[str, Any]:
-        name = facts["name"]
-        path = self._run_dir.evaluation(name)
-        record = {
-            **facts,
-            "accepted_proxy": self._plan.config.objective.accept_proxy,
-            "record": str(path),
-        }
-        if self._records.get(name) != record:
-            self._journal.append(Event("evaluation", data=record))
-            self._records[name] = record
-        path.parent.mkdir(exist_ok=True)
-        write_text(path, json.dumps(record, indent=1))
-        return record
+        return self._records.fail(record, ended.failure)
 
 
 def _has(plan: Plan, metrics: Mapping[str, float]) -> bool:
@@ -404,4 +351,16 @@ def _remedy(failure: Mapping[str, Any]) -> str:
     return FailureKind(kind).remedy if kind else "see its record"
 
 
-__all__ = ["BASELINE", "FINAL", "Evaluator", "JobStopped", "baseline_comes_first", "baseline_kind"]
+__all__ = [
+    "BASELINE",
+    "CHECKPOINT",
+    "FINAL",
+    "PENDING",
+    "SKIPPED",
+    "TRAIN",
+    "TRIAL_0",
+    "Evaluator",
+    "JobStopped",
+    "baseline_comes_first",
+    "baseline_kind",
+]
