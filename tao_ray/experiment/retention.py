@@ -20,12 +20,14 @@ from tao_ray.network.checkpoints import CheckpointFile, find_checkpoints
 from tao_ray.network.network import Network
 from tao_ray.platforms.base import Platform
 from tao_ray.search.base import TrialStatus, WeightsFrom
+from tao_ray.search.parego import pareto_front
 from tao_ray.trial.state import PAUSED, EpochState, Objective, RunState, TrialState
 from tao_ray.trial.supervisor import RESULTS_DIR, result_files
 
 AUTO, MANUAL = "auto", "manual"
 
 BEST = "the best trial"
+FRONT = "no other trial is better in every objective"
 MAY_WIN = "the best epoch of a trial that may still win"
 RESUME = "the trial may go on from it"
 DONOR = "a later trial may start from its weights"
@@ -92,8 +94,11 @@ def needs_of(
     for start in [*donors, *heirs]:
         pinned[start.trial_id][start.epoch] = DONOR
     best = _best_ended(state, objective, keep)
-    bar = _rank(best[-1]) if len(best) == keep and _good(best[-1][0]) else None
+    final = len(best) == keep and _good(best[-1][0]) and not objective.others
+    bar = _rank(best[-1]) if final else None
     chosen: dict[str, list[tuple[int, str]]] = {t.id: [(e.epoch, BEST)] for t, e in best}
+    for front, at in _front(state, objective):
+        chosen.setdefault(front.id, [(at.epoch, FRONT)])
     for trial in trials.values():
         judged = trial.judged(objective.at)
         if trial.alive and judged and (bar is None or _rank((trial, judged)) < bar):
@@ -102,7 +107,7 @@ def needs_of(
             chosen.setdefault(trial.id, []).append((judged.epoch, REFERENCE))
     return {
         t.id: Needs(
-            t.jobs[-1].id,
+            next((j.id for j in reversed(t.jobs) if j.launched), t.jobs[-1].id),
             t.start.epoch if t.start else 0,
             t.last_epoch,
             t.alive,
@@ -113,6 +118,17 @@ def needs_of(
         for t in trials.values()
         if t.jobs
     }
+
+
+def _front(state: RunState, objective: Objective) -> list[tuple[TrialState, EpochState]]:
+    """The ended trials that no other one dominates; none for a single objective."""
+    if not objective.others:
+        return []
+    ended = [t for t in state.trials.values() if not t.alive and _good(t)]
+    judged = [(t, e) for t in ended if (e := t.judged(objective.at)) is not None]
+    losses = {t.id: found for t, e in judged if (found := objective.losses(e)) is not None}
+    front = set(pareto_front(losses))
+    return [pair for pair in judged if pair[0].id in front]
 
 
 def _best_ended(

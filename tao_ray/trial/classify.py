@@ -9,6 +9,7 @@ from tao_ray.errors import TaoRayError
 from tao_ray.network.keys import SpecError
 from tao_ray.platforms.base import CapacityError, Exit, LinkError, MachineLostError
 from tao_ray.trial.failure import Failure, FailureKind
+from tao_ray.trial.sources import HookError
 
 # What TAO, the libraries below it, container engines and stores print; TAO leaves no FAILURE line
 # for most exceptions. Of one line, the first pattern that matches names the kind.
@@ -140,6 +141,8 @@ def kind_of_error(error: TaoRayError) -> FailureKind:
     if isinstance(error, SpecError):
         no_batch = "no batch size is possible" in error.message
         return FailureKind.BATCH if no_batch else FailureKind.SPEC
+    if isinstance(error, HookError):
+        return FailureKind.CODE
     if isinstance(error, CapacityError):
         return FailureKind.CAPACITY
     if isinstance(error, MachineLostError):

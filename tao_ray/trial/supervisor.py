@@ -7,10 +7,12 @@ here, so a new supervisor goes on where a killed one was.
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from tao_ray.errors import TaoRayError
@@ -33,6 +35,7 @@ from tao_ray.platforms.base import (
 from tao_ray.platforms.base import Event as PlatformEvent
 from tao_ray.trial.classify import classify, kind_of_error, plain_lines
 from tao_ray.trial.failure import Failure, FailureKind
+from tao_ray.trial.sources import LogPattern, Report, Source
 from tao_ray.trial.state import PAUSED, JobState, RunState
 
 RESULTS_DIR = "results"
@@ -48,6 +51,7 @@ class TrialSetup:
 
     milestones: the rule's rungs, which validation and checkpoint intervals must divide.
     single_shot: the action has no epochs; its one result counts as epoch 1.
+    source: where the objective's value is, if not in status.json.
     """
 
     network: Network
@@ -55,6 +59,7 @@ class TrialSetup:
     max_epochs: int
     milestones: tuple[int, ...] = ()
     single_shot: bool = False
+    source: Source | None = None
     gpus: int = 0
     env: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -118,12 +123,15 @@ class Supervisor:
         self._job: JobState | None = None
         self._handle: JobHandle | None = None
         self._events: Iterator[PlatformEvent] = iter(())
-        self._reader = StatusReader(objective=setup.metric)
+        self._reader = self._status_reader()
         self._news: deque[News] = deque()
         self._log_tail = bytearray()
         self._late: dict[int, Mapping[str, float]] = {}
         self._reported = self._trial.last_epoch
+        self._found: list[float] = []
+        """The objective's values this job's source gave, in order."""
         self._read: set[str] = set()
+        self._awaited = ""
 
     def next(self, timeout_s: float) -> News:
         """What comes next, or `Idle` when that takes longer than `timeout_s` seconds.
@@ -140,11 +148,12 @@ class Supervisor:
                     return Idle()
                 if not self._start():
                     time.sleep(min(timeout_s, _SLOT_POLL_S))
-                    return Idle("a free slot")
+                    return Idle(self._awaited)
             while self._handle and not self._news and time.monotonic() < deadline:
                 self._take(next(self._events))
         except MachineLostError as error:
-            self._ended(Exit(None, detail=str(error)))
+            if self._handle is not None:
+                self._ended(Exit(None, detail=str(error)))
             self._news.append(Outcome(Failure(FailureKind.MACHINE_LOST, str(error))))
         except LinkError as error:
             self._handle = None  # the job may be well: attach again
@@ -177,7 +186,8 @@ class Supervisor:
         built, adjustments = self._build(job)
         try:
             handle = self._platform.launch(built)
-        except CapacityError:
+        except CapacityError as error:
+            self._awaited = error.message
             return False
         if job.launched is None:
             self._record("launched", job=job.id, adjustments=adjustments)
@@ -185,8 +195,9 @@ class Supervisor:
 
     def _follow(self, handle: JobHandle, job: JobState) -> bool:
         self._handle, self._job = handle, job
-        self._reader = StatusReader(objective=self._setup.metric)
+        self._reader = self._status_reader()
         self._log_tail.clear()
+        self._found.clear()
         # status.json is small: reading it from the start leaves no half-known state to journal.
         self._events = handle.events(Offset())
         return True
@@ -201,10 +212,13 @@ class Supervisor:
         if handle is None or job.id in self._read:
             return False
         self._read.add(job.id)
-        self._job, self._reader = job, StatusReader(objective=self._setup.metric)
-        for event in handle.events(Offset(), logs=False):
+        self._job, self._reader = job, self._status_reader()
+        self._found.clear()
+        for event in handle.events(Offset(), logs=isinstance(self._setup.source, LogPattern)):
             if isinstance(event, StatusLine):
                 self._report(self._reader.feed(event.data), event.written)
+            elif isinstance(event, LogLine):
+                self._report_line(event.data)
         self._report(self._reader.close(), None)
         return bool(self._news)
 
@@ -225,7 +239,7 @@ class Supervisor:
         """Journal the next job before anything of it exists."""
         segment = last.segment + 1 if last else 1
         job_id = f"{self.trial_id}-{segment}"
-        resume_epoch = self._last_checkpoint(self._results(last)) or 0
+        resume_epoch = self._last_checkpoint(self._results(self._trial.jobs)) or 0
         if last is not None and not resume_epoch:
             # TAO resumes by itself from whatever checkpoint lies there: of an epoch that was
             # never reported, for instance.
@@ -239,9 +253,16 @@ class Supervisor:
         if handle is not None:
             handle.remove(RESULTS_DIR)
 
-    def _results(self, last: JobState | None) -> dict[str, int]:
-        """Files below the results directory: path -> bytes."""
-        return result_files(self._platform.attach(last.id)) if last else {}
+    def _results(self, jobs: Sequence[JobState]) -> dict[str, int]:
+        """Files below the results directory: path -> bytes. jobs: those of the trial in question.
+
+        The last job that the platform knows shows them: one that was never launched has no place.
+        """
+        for job in reversed(jobs):
+            handle = self._platform.attach(job.id)
+            if handle is not None:
+                return result_files(handle)
+        return {}
 
     def _last_checkpoint(self, files: Mapping[str, int]) -> int | None:
         """The newest epoch that was reported and whose checkpoint is there."""
@@ -263,7 +284,8 @@ class Supervisor:
         network = self._setup.network
         workspace = self._platform.workspace(self.trial_id)
         results = f"{workspace}/{RESULTS_DIR}"
-        spec = self._spec(results, self._resume_from(job, results), self._start_from(job))
+        resume_from, start_from = self._resume_from(job, results), self._start_from(job)
+        spec = self._spec(results, resume_from, start_from)
         name = f"spec_{job.segment}.{network.config_format}"
         built = Job(
             id=job.id,
@@ -308,7 +330,7 @@ class Supervisor:
         if not job.resume_epoch:
             return None
         before = [j for j in self._trial.jobs if j.segment < job.segment]
-        name = self._checkpoint(job.resume_epoch, self._results(before[-1] if before else None))
+        name = self._checkpoint(job.resume_epoch, self._results(before))
         return f"{results}/{name}" if name else None
 
     def _start_from(self, job: JobState) -> str | None:
@@ -316,7 +338,7 @@ class Supervisor:
         if start is None or job.resume_epoch:
             return None
         donor = RunState.fold(self._journal.read(trial=start.trial_id)).trials[start.trial_id]
-        files = self._results(donor.last_job)
+        files = self._results(donor.jobs)
         own_epoch = start.epoch - (donor.start.epoch if donor.start else 0)
         name = self._setup.network.checkpoint_name(own_epoch, files)
         if name is None:
@@ -334,12 +356,13 @@ class Supervisor:
         elif isinstance(event, LogLine):
             self._log_tail += event.data + b"\n"
             del self._log_tail[:-_LOG_TAIL_BYTES]
+            self._report_line(event.data)
         elif isinstance(event, Exit) and event.stopped:
             self._ended(event)  # not by itself: the trial can go on in another job
         elif isinstance(event, Exit):
             self._report(self._reader.close(), None)
-            if self._setup.single_shot and self._reader.metrics:
-                self._say_epoch(1, self._reader.metrics, None, None)
+            if event.code == 0 or self._setup.source is None:
+                self._report_end()
             self._news.append(Outcome(self._failure(event), self._take_late()))
             self._ended(event)
         elif self._timed_out():
@@ -352,10 +375,70 @@ class Supervisor:
         for event in events:
             if isinstance(event, EpochReport):
                 epoch = event.epoch + self._offset()
-                if epoch > self._reported:
-                    self._say_epoch(epoch, event.metrics, event.seconds, seen)
+                if epoch > self._reported and not isinstance(self._setup.source, LogPattern):
+                    metrics = self._with_objective(epoch, event.metrics)
+                    self._say_epoch(epoch, metrics, event.seconds, seen)
             elif isinstance(event, EpochUpdate):
                 self._late[event.epoch + self._offset()] = event.metrics
+
+    def _report_line(self, line: bytes) -> None:
+        """Take the objective from a line of output, where that is its source."""
+        source = self._setup.source
+        if not isinstance(source, LogPattern):
+            return
+        for text in plain_lines(line):
+            if (match := source.match(text)) is None:
+                continue
+            own, value = match
+            self._found.append(value)
+            assert self._job is not None
+            before = self._job.resume_epoch or self._offset()
+            epoch = before + len(self._found) if own is None else self._offset() + own
+            if epoch > self._reported and not self._setup.single_shot:
+                metrics = {**self._reader.metrics, self._setup.metric: value}
+                self._say_epoch(epoch, metrics, None, None)
+
+    def _report_end(self) -> None:
+        """The one result of an action without epochs, or of a network that reports none."""
+        setup = self._setup
+        by_file = setup.source is not None and not isinstance(setup.source, LogPattern)
+        if setup.single_shot:
+            metrics = self._with_objective(1, self._reader.metrics)
+            if metrics:
+                self._say_epoch(1, metrics, None, None)
+        elif by_file and not setup.network.conventions.writes_status:
+            metrics = self._with_objective(setup.max_epochs, {})
+            if metrics:
+                self._say_epoch(setup.max_epochs, metrics, None, None)
+
+    def _with_objective(self, epoch: int, metrics: Mapping[str, float]) -> Mapping[str, float]:
+        """The metrics, and the objective if its source has a value for it now."""
+        source = self._setup.source
+        if source is None:
+            return metrics
+        if isinstance(source, LogPattern):
+            value = self._found[-1] if self._found else None
+        else:
+            value = source.value(self._facts(epoch, metrics))
+            self._found += [] if value is None else [value]
+        return metrics if value is None else {**metrics, self._setup.metric: value}
+
+    def _facts(self, epoch: int, metrics: Mapping[str, float]) -> Report:
+        return Report(epoch, dict(metrics), plain_lines(bytes(self._log_tail)), self._read_result)
+
+    def _read_result(self, path: str) -> bytes:
+        """A file below the results directory. FileNotFoundError if there is none."""
+        assert self._job is not None
+        handle = self._platform.attach(self._job.id)
+        if handle is None:
+            raise FileNotFoundError(path)
+        with tempfile.TemporaryDirectory() as scratch:
+            target = Path(scratch, "file")
+            handle.fetch(f"{RESULTS_DIR}/{path}", str(target))
+            return target.read_bytes()
+
+    def _status_reader(self) -> StatusReader:
+        return StatusReader(objective=None if self._setup.source else self._setup.metric)
 
     def _say_epoch(
         self, epoch: int, metrics: Mapping[str, float], seconds: float | None, seen: float | None
@@ -385,6 +468,12 @@ class Supervisor:
                     "the job ended without finishing, as if something had asked it to stop",
                     tuple(log[-6:]),
                 )
+            if setup.source is not None and not self._measured():
+                facts = self._facts(max(self._reported, 1), reader.metrics)
+                why = setup.source.missing(facts)
+                return Failure(
+                    FailureKind.METRIC_MISSING, f"{setup.metric}: {why}", tuple(log[-6:])
+                )
             if self._reported <= self._offset():
                 return Failure(
                     FailureKind.DATA, "the job finished without one epoch", tuple(log[-6:])
@@ -399,7 +488,7 @@ class Supervisor:
 
     def _measured(self) -> bool:
         """Whether the objective was measured, by this job or an earlier one."""
-        own = self._setup.metric in self._reader.metric_names_seen
+        own = self._setup.metric in self._reader.metric_names_seen or bool(self._found)
         return own or bool(self._trial.measured())
 
     # -- ending -------------------------------------------------------------------------------

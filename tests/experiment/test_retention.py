@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tao_ray.experiment.plan import Plan, make_plan
 from tao_ray.experiment.retention import (
     BEST,
     DONOR,
+    FRONT,
     MAY_WIN,
     REFERENCE,
     RESUME,
@@ -266,6 +268,23 @@ def test_a_failed_trial_keeps_one_only_until_another_has_succeeded() -> None:
     failed = ended("0000", 0.1, "failed")
     assert chosen(*failed) == {"0000": ((1, BEST),)}
     assert chosen(*failed, *ended("0001", 0.5)) == {"0001": ((1, BEST),)}
+
+
+def test_with_several_objectives_the_whole_front_stays() -> None:
+    def trial(name: str, loss: float, latency: float) -> list[Event]:
+        metrics = {"latency": latency}
+        return [
+            replace(e, data={**e.data, "metrics": metrics}) if e.kind == "epoch" else e
+            for e in ended(name, loss)
+        ]
+
+    both = Objective("acc", "maximize", others=(("latency", "minimize"),))
+    trials = [*trial("0000", 0.1, 9), *trial("0001", 0.2, 5), *trial("0002", 0.3, 7)]
+    needs = needs_of(RunState.fold(trials), both, ())
+    assert {t: n.chosen for t, n in needs.items() if n.chosen} == {
+        "0000": ((1, BEST),),
+        "0001": ((1, FRONT),),
+    }
 
 
 def test_trial_0_stays_until_it_was_evaluated_as_the_reference() -> None:
