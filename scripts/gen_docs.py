@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import inspect
 from pathlib import Path
+from typing import get_args, get_origin
 
 from tao_ray.config import (
     ALGORITHMS,
     PLANNED_ALGORITHMS,
     PLANNED_PLATFORMS,
+    PLATFORM_SECTIONS,
     PLATFORMS,
-    LocalPlatformConfig,
     ParameterRange,
     RunConfig,
     WandbConfig,
@@ -19,6 +20,7 @@ from tao_ray.config import (
 from tao_ray.config.base import Section
 from tao_ray.config.describe import hints, section_of, words
 from tao_ray.config.names import PLANNED_KEYS
+from tao_ray.config.sources import SourceConfig
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "configuration.md"
 
@@ -124,10 +126,14 @@ def render() -> str:
         section = section_of(annotation)
         if name == "platform":
             parts += ["## `platform`\n", "Where trials run, told apart by `kind`.\n"]
-            parts += ["### `platform: {kind: local}`\n", _prose(LocalPlatformConfig)]
-            parts += [_table(LocalPlatformConfig)]
+            for kind, platform in PLATFORM_SECTIONS.items():
+                parts += [f"### `platform: {{kind: {kind}}}`\n", _prose(platform), _table(platform)]
+                for key, item in _items(platform):
+                    parts += [f"#### `platform.{key}`\n", _prose(item), _table(item)]
         elif section is not None:
             parts += [f"## `{name}`\n", _prose(section), _table(section, within=name)]
+        if name == "objective":
+            parts += ["### `objective.source`\n", _prose(SourceConfig), _table(SourceConfig)]
         if name == "search":
             parts += ["### `search.parameters.<spec key>`\n", _prose(ParameterRange)]
             parts += [_table(ParameterRange)]
@@ -135,6 +141,16 @@ def render() -> str:
             parts += ["### `tracking.wandb`\n", _prose(WandbConfig), _table(WandbConfig)]
     parts += ["## Names\n", _names()]
     return "\n".join(parts)
+
+
+def _items(section: type[Section]) -> list[tuple[str, type[Section]]]:
+    """The keys that hold a list of sections, with those."""
+    found = []
+    for key, annotation in hints(section).items():
+        if get_origin(annotation) is list:
+            item = section_of(get_args(annotation)[0])
+            found += [(key, item)] if item else []
+    return found
 
 
 def _prose(section: type[Section]) -> str:

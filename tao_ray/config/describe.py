@@ -82,13 +82,20 @@ def hints(section: type[Section]) -> dict[str, Any]:
     return {key: known[key] for key in section.model_fields}
 
 
+def sections_of(annotation: Any) -> list[type[Section]]:
+    """The sections that a key of this type may hold."""
+    # On Python 3.10 list[str] passes for a type, but it has an origin.
+    return [
+        item
+        for item in _alternatives(annotation)
+        if get_origin(item) is None and isinstance(item, type) and issubclass(item, Section)
+    ]
+
+
 def section_of(annotation: Any) -> type[Section] | None:
-    """The section that a key of this type holds, if it holds one."""
-    for item in _alternatives(annotation):
-        # On Python 3.10 list[str] passes for a type, but it has an origin.
-        if get_origin(item) is None and isinstance(item, type) and issubclass(item, Section):
-            return item
-    return None
+    """The section that a key of this type holds, if it holds one; the first if it may hold one of
+    several."""
+    return next(iter(sections_of(annotation)), None)
 
 
 def annotation_at(path: KeyPath) -> Any:
@@ -100,9 +107,10 @@ def annotation_at(path: KeyPath) -> Any:
 
 
 def _step(annotation: Any, part: str | int) -> Any:
-    section = section_of(annotation)
-    if section is not None:
-        return hints(section).get(str(part))
+    sections = sections_of(annotation)
+    if sections:
+        found = (hints(section).get(str(part)) for section in sections)
+        return next((known for known in found if known is not None), None)
     for item in _alternatives(annotation):
         if get_origin(item) is dict:
             return get_args(item)[1]
@@ -111,10 +119,13 @@ def _step(annotation: Any, part: str | int) -> Any:
     return None
 
 
-def known_keys(path: KeyPath = ()) -> tuple[str, ...]:
-    """The keys of the section at `path`."""
-    section = section_of(annotation_at(path))
-    return tuple(section.model_fields) if section else ()
+def known_keys(path: KeyPath = (), kind: Any = None) -> tuple[str, ...]:
+    """The keys of the section at `path`. kind: the section's own `kind`, if it says one."""
+    sections = sections_of(annotation_at(path))
+    chosen = [
+        s for s in sections if "kind" in s.model_fields and choices(hints(s)["kind"]) == (kind,)
+    ]
+    return tuple(dict.fromkeys(key for s in chosen or sections for key in s.model_fields))
 
 
 def homes_of(key: str) -> list[str]:

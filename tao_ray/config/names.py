@@ -24,17 +24,9 @@ PLANNED_ALGORITHMS = (
 )
 DEFAULT_ALGORITHM = "bayesian"
 
-PLATFORMS = ("local",)
-PLANNED_PLATFORMS = ("brev", "docker", "ssh", "slurm", "kubernetes")
+PLATFORMS = ("local", "docker", "ssh", "brev")
+PLANNED_PLATFORMS = ("slurm", "kubernetes")
 
-PLANNED_KEYS = frozenset(
-    {
-        "objective.source",
-        "search.warm_start",
-        "search.points",
-        "search.stop",
-        "search.when",
-    }
-)
+PLANNED_KEYS: frozenset[str] = frozenset()
 
 NOT_YET = "planned, not available in this version"

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import BeforeValidator, Field
 
 from tao_ray.config.base import Count, Finding, LocalPath, Section, Whole, Words, refusal
+from tao_ray.config.brev import BrevPlatformConfig
+from tao_ray.config.docker import DockerPlatformConfig
+from tao_ray.config.environment import EnvironmentText
 from tao_ray.config.names import NOT_YET, PLANNED_PLATFORMS, PLATFORMS
-
-
-def _environment_text(value: Any) -> Any:
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-
-
-EnvironmentText = Annotated[
-    str,
-    BeforeValidator(_environment_text),
-    WithJsonSchema({"type": ["string", "integer"]}),
-]
+from tao_ray.config.ssh import SshPlatformConfig
 
 
 class LocalPlatformConfig(Section):
@@ -45,15 +39,34 @@ class LocalPlatformConfig(Section):
 
 
 def _known_kind(value: Any) -> Any:
-    kind = value.get("kind") if isinstance(value, dict) else None
+    if not isinstance(value, dict):
+        return value
+    if "kind" not in value:
+        raise refusal(Finding(("kind",), f"required: one of {', '.join(PLATFORMS)}"))
+    kind = value["kind"]
     if kind in PLANNED_PLATFORMS:
         raise refusal(Finding(("kind",), NOT_YET, f"available: {', '.join(PLATFORMS)}"))
+    if kind not in PLATFORMS:
+        near = get_close_matches(str(kind), PLATFORMS, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else ""
+        raise refusal(Finding(("kind",), f"must be one of {', '.join(PLATFORMS)}", hint))
     return value
 
 
+PLATFORM_SECTIONS: dict[str, type[Section]] = {
+    "local": LocalPlatformConfig,
+    "docker": DockerPlatformConfig,
+    "ssh": SshPlatformConfig,
+    "brev": BrevPlatformConfig,
+}
+"""By `kind`."""
+
 PlatformConfig = Annotated[
-    LocalPlatformConfig,
+    Annotated[
+        LocalPlatformConfig | DockerPlatformConfig | SshPlatformConfig | BrevPlatformConfig,
+        Field(discriminator="kind"),
+    ],
     BeforeValidator(_known_kind),
     Words(f"a mapping with a kind ({', '.join(PLATFORMS)})"),
 ]
-"""Told apart by `kind`; to add one, make this a union with `Field(discriminator="kind")`."""
+"""Told apart by `kind`."""

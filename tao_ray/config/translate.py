@@ -55,7 +55,8 @@ def _path(data: Any, location: tuple[str | int, ...]) -> KeyPath:
     path: list[str | int] = []
     for index, part in enumerate(location):
         last = index == len(location) - 1
-        if isinstance(data, dict) and (part in data or last):
+        tag = isinstance(part, str) and part.startswith("<")
+        if isinstance(data, dict) and (part in data or (last and not tag)):
             data = data.get(part)
         elif isinstance(data, list) and isinstance(part, int):
             data = data[part]
@@ -81,7 +82,7 @@ def _unknown_key(source: Source, path: KeyPath) -> None:
     if key_text(path) in PLANNED_KEYS:
         source.problem(path, NOT_YET, "leave it out")
         return
-    known = known_keys(parent)
+    known = known_keys(parent, _value(source.data, (*parent, "kind")))
     near = get_close_matches(key, known, n=1)
     meant = near or homes_of(key) or get_close_matches(key, known, n=1, cutoff=0.5)
     hint = f"did you mean {meant[0]!r}? " if meant else ""

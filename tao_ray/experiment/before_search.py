@@ -16,6 +16,7 @@ from tao_ray.errors import TaoRayError
 from tao_ray.experiment.consent import Answers, consent, too_long
 from tao_ray.experiment.control import EXIT_INTERRUPTED
 from tao_ray.experiment.evaluation import BASELINE, Evaluator, JobStopped, baseline_comes_first
+from tao_ray.experiment.machines import machines
 from tao_ray.experiment.plan import Plan
 from tao_ray.experiment.review import make_review
 from tao_ray.experiment.run_dir import RunDir
@@ -112,7 +113,8 @@ def _evaluate_baseline(
             say=lambda text: console.print(text, markup=False, soft_wrap=True),
         )
         try:
-            evaluator.before_search()
+            with machines(platform, journal, console.print):
+                evaluator.before_search()
         except JobStopped:
             raise Stopped(
                 "stopped on request", remedy=f"go on with: tao-ray resume {run_dir.path}"

@@ -104,6 +104,7 @@ class JobPlan:
             env=network.conventions.resume_env,
             gpus=self.gpus,
             image=network.image,
+            needs=(self.start_from,) if self.start_from else (),
         )
 
 

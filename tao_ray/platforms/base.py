@@ -7,11 +7,14 @@ found again by its id. Starting is idempotent.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from tao_ray.errors import TaoRayError
+
+if TYPE_CHECKING:
+    from tao_ray.journal import JournalWriter
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,7 @@ class Job:
     env: environment added to the platform's. secrets: the same, but never shown, never on argv.
     gpus: GPUs to reserve.
     image: container image, or None for the engine's host.
+    needs: files in workspaces (absolute paths, as the job sees them) that it reads at its start.
     """
 
     id: str
@@ -38,6 +42,7 @@ class Job:
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     gpus: int = 0
     image: str | None = None
+    needs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -222,3 +227,39 @@ class HasPrices(Protocol):
 
     def price_per_hour(self, jobs: int) -> float | None:
         """US dollars per hour for the machines that carry `jobs` jobs at a time; None: unknown."""
+
+
+@runtime_checkable
+class RentsMachines(Protocol):
+    """Its machines exist only while a run uses it, and must be gone after it.
+
+    `launch` raises PlatformError before `rent`. Copies in other processes follow the original.
+    """
+
+    def rent(self, journal: JournalWriter) -> None:
+        """Take over what the journal says is left of the run's machines; from here on, make those
+        that jobs ask for. Whatever is made or deleted is journalled first."""
+
+    def expect(self, jobs: int | None) -> None:
+        """No more than so many jobs will ever run at a time from now on; None: not known."""
+
+    def vacate(self) -> None:
+        """Begin to delete all machines; returns at once."""
+
+    def left(self) -> list[str]:
+        """Names of the machines that are not verified gone, after `vacate`."""
+
+
+@runtime_checkable
+class KeepsCopies(Protocol):
+    """A job's machine may go before the run does, so what is needed later is copied off it."""
+
+    def keep(self, job_id: str, paths: Sequence[str]) -> None:
+        """Have copies of these files of the job's workspace, and of no others.
+
+        A job that has ended is then not needed on its machine any more. Of a job whose machine is
+        gone nothing changes. Raises PlatformError, FileNotFoundError, StorageError.
+        """
+
+    def kept(self, workspace: str) -> dict[str, str]:
+        """The copies of a workspace's files: path in it -> address of the copy."""

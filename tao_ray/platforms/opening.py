@@ -14,6 +14,7 @@ from tao_ray.platforms.local import LocalPlatform
 
 if TYPE_CHECKING:
     from tao_ray.config import (
+        BrevPlatformConfig,
         ContainerPlatformConfig,
         DockerPlatformConfig,
         LocalPlatformConfig,
@@ -36,9 +37,7 @@ def open_platform(
         return _docker(config, root, max_concurrent)
     if config.kind == "ssh":
         return _ssh(config, root)
-    from tao_ray.platforms.brev.platform import BrevPlatform
-
-    return BrevPlatform(config, root, max_concurrent), config.gpus_per_trial
+    return _brev(config, root, max_concurrent)
 
 
 def _local(
@@ -102,6 +101,22 @@ def _ssh(config: SshPlatformConfig, root: Path) -> tuple[Platform, int]:
         has_gpus = any(known) or (len(known) < len(hosts) and bool(platform.gpus))
         gpus = 1 if has_gpus else 0
     return platform, gpus
+
+
+def _brev(config: BrevPlatformConfig, root: Path, max_concurrent: int) -> tuple[Platform, int]:
+    from tao_ray.platforms.brev.platform import BrevPlatform
+    from tao_ray.platforms.docker import DockerEngine
+    from tao_ray.platforms.process import ProcessEngine
+
+    env, findings = _environment(config)
+
+    def engine(far_root: str) -> ProcessEngine:
+        if config.engine == "process":
+            return ProcessEngine(far_root, env=env, activate=config.activate)
+        return DockerEngine(far_root, env=env, **_container_settings(config))
+
+    platform = BrevPlatform(config, engine, root.absolute().parent, max_concurrent, findings)
+    return platform, config.gpus
 
 
 def _gpus(host: SshHostConfig) -> tuple[str, ...] | None:

@@ -22,6 +22,7 @@ evaluation name ("baseline" | "final"), and the whole record of it (`experiment.
 deleted  paths, bytes: checkpoints that nothing needs; held, held_by_all: bytes of checkpoints
          there were before, of this trial and of all
 kept     mode, kept, held_by_all: the checkpoints left at the run's end, and why
+machine  what a rented machine does, see `tao_ray.platforms.ledger`
 exhausted the search will propose nothing more
 ======== ========================================================================================
 """
@@ -34,6 +35,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tao_ray.journal import Event
+from tao_ray.platforms.ledger import Ledger
 from tao_ray.search.base import Decision, TrialStatus, WeightsFrom
 from tao_ray.search.parego import pareto_front
 from tao_ray.trial.failure import Failure
@@ -164,6 +166,7 @@ class RunState:
     exhausted: bool = False
     notices: list[tuple[float, str]] = field(default_factory=list)
     evaluations: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    ledger: Ledger = field(default_factory=Ledger)
     kept: Mapping[str, Any] | None = None
     peak_bytes: int = 0
     last_seq: int = 0
@@ -215,6 +218,8 @@ class RunState:
             self.evaluations[event.data["name"]] = event.data
         elif event.kind == "kept":
             self.kept = event.data
+        elif event.kind == "machine":
+            self.ledger.apply(event.data, event.time)
         elif event.kind == "exhausted":
             self.exhausted = True
 

@@ -297,6 +297,7 @@ class Supervisor:
             secrets=self._setup.secrets,
             gpus=self._setup.gpus,
             image=network.image,
+            needs=tuple(path for path in (resume_from, start_from) if path),
         )
         return built, [asdict(a) for a in spec.adjustments]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import pwd
 import shutil
@@ -27,6 +28,25 @@ def user() -> str:
 
 def place(directory: str, item: dict[str, Any]) -> str:
     return os.path.join(directory, "instances", item["id"])
+
+
+@functools.cache
+def can_be_private() -> bool:
+    """Whether an instance can have a /var/tmp of its own (which needs root, or the like)."""
+    command = ["unshare", "--mount", "mount", "--bind", "/tmp", "/var/tmp"]
+    quiet = subprocess.DEVNULL
+    with contextlib.suppress(FileNotFoundError):
+        return subprocess.run(command, stdout=quiet, stderr=quiet, check=False).returncode == 0
+    return False
+
+
+def _privately(here: str) -> list[str]:
+    """What to put before a command so that it has a /var/tmp of its own, as machines have."""
+    if not can_be_private():
+        return []
+    os.makedirs(os.path.join(here, "var-tmp"), exist_ok=True)
+    text = 'mount --bind "$0/var-tmp" /var/tmp && exec "$@"'
+    return ["unshare", "--mount", "sh", "-c", text, here]
 
 
 def keygen(path: str) -> None:
@@ -71,7 +91,7 @@ def start(directory: str, item: dict[str, Any], data: dict[str, Any]) -> None:
             )
         with open(os.path.join(here, "sshd.log"), "ab") as log:
             process = subprocess.Popen(
-                [sshd() or "sshd", "-D", "-e", "-f", config],
+                [*_privately(here), sshd() or "sshd", "-D", "-e", "-f", config],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -38,12 +38,17 @@ _ATTEMPTS = 3
 _T = TypeVar("_T")
 
 
-Step = Literal["asked", "skipped", "adopted", "waiting", "ready", "abandoned", "trouble", "deleted"]
+Step = Literal[
+    "asked", "skipped", "adopted", "waiting", "ready", "abandoned", "trouble", "accepted", "deleted"
+]
 
 
 @dataclass(frozen=True)
 class Progress:
-    """A step in a machine's life, told when it happens; `asked` before the request is sent."""
+    """A step in a machine's life, told when it happens; `asked` before the request is sent.
+
+    accepted: the request for its deletion was taken, so that it is not billed any more.
+    """
 
     name: str
     step: Step
@@ -188,6 +193,7 @@ class BrevProvider:
                     if asked is None or self._may_be_forgotten(instance, asked):
                         self._cli.delete(name)
                         asked = self._clock()
+                        self._say(name, "accepted", "deletion requested")
                         pause = self._times.confirm
                 failures = 0
             except BrevError as error:

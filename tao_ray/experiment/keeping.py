@@ -1,0 +1,128 @@
+"""Copies off rented machines: what of a trial is still needed when its machine goes.
+
+While a trial runs, its newest checkpoint is copied every few epochs; when a job has ended, whatever
+`retention` says is needed of its trial, and its records. A machine is kept until that is done, and
+a driver that takes over goes on with what it finds undone in the journal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from tao_ray.experiment.retention import RESUME, UNREPORTED, Needs, needs_of
+from tao_ray.network.checkpoints import find_checkpoints
+from tao_ray.network.network import Network
+from tao_ray.platforms.base import KeepsCopies, Platform
+from tao_ray.platforms.kept import is_below
+from tao_ray.platforms.ledger import Lease
+from tao_ray.search.base import WeightsFrom
+from tao_ray.trial.state import PAUSED, Objective, RunState
+from tao_ray.trial.supervisor import RESULTS_DIR, result_files
+
+_PARALLEL = 3
+
+
+class Keeper:
+    """Does nothing on platforms whose files stay.
+
+    sync_every: epochs between two copies of a running trial. keep: see `needs_of`.
+    """
+
+    def __init__(
+        self, network: Network, objective: Objective, platform: Platform, sync_every: int, keep: int
+    ):
+        self._network = network
+        self._objective = objective
+        self._platform = platform
+        self._keeper = platform if isinstance(platform, KeepsCopies) else None
+        self._sync_every = sync_every
+        self._keep = keep
+        self._pool = ThreadPoolExecutor(_PARALLEL, thread_name_prefix="keep")
+        self._at_work: dict[str, Future[None]] = {}
+        self._synced: dict[str, int] = {}
+
+    def look(self, state: RunState, donors: Iterable[WeightsFrom]) -> None:
+        """Start the copies that are due. Returns at once. donors: as for `needs_of`."""
+        if self._keeper is None:
+            return
+        donors = list(donors)
+        for lease in state.ledger.leases.values():
+            if self._is_busy(lease.workspace):
+                continue
+            if lease.returned is None:
+                trial = state.trials.get(lease.workspace)
+                done = self._synced.get(lease.job, 0)
+                if trial is None or trial.last_epoch < max(done, 1) + self._sync_every:
+                    continue
+                self._synced[lease.job] = trial.last_epoch - 1
+            elif lease.settled or not _is_over(state, lease):
+                continue
+            self._begin(state, lease, donors)
+
+    def finish(self, state: RunState, donors: Iterable[WeightsFrom]) -> list[str]:
+        """Copy what is not copied yet, when no job runs any more; what failed, one text each."""
+        donors = list(donors)
+        problems = []
+        if self._keeper is not None:
+            for future in list(self._at_work.values()):
+                future.exception()
+            undone = [x for x in state.ledger.leases.values() if not x.settled]
+            for lease in undone:
+                self._begin(state, lease, donors)
+            for lease in undone:
+                copy = self._at_work.get(lease.workspace)
+                error = copy.exception() if copy is not None else None
+                if error is not None:
+                    problems.append(f"job {lease.job} was not copied off its machine: {error}")
+        self._pool.shutdown(wait=True)
+        return problems
+
+    def _is_busy(self, workspace: str) -> bool:
+        at_work = self._at_work.get(workspace)
+        return at_work is not None and not at_work.done()
+
+    def _begin(self, state: RunState, lease: Lease, donors: list[WeightsFrom]) -> None:
+        if not state.ledger.machines[lease.machine].exists:
+            return
+        needs = needs_of(state, self._objective, donors, self._keep).get(lease.workspace)
+        before = self._at_work.get(lease.workspace)
+        running = lease.returned is None
+        self._at_work[lease.workspace] = self._pool.submit(
+            self._copy, lease.job, needs, running, before
+        )
+
+    def _copy(
+        self, job_id: str, needs: Needs | None, running: bool, before: Future[None] | None
+    ) -> None:
+        assert self._keeper is not None
+        if before is not None:
+            before.exception()  # one at a time for each trial
+        files = result_files(self._platform.attach(job_id))
+        wanted = self._wanted(files, needs, running) if needs else ()
+        paths = [file for file in files for path in wanted if is_below(file, path)]
+        self._keeper.keep(job_id, [f"{RESULTS_DIR}/{path}" for path in paths])
+
+    def _wanted(self, files: Mapping[str, int], needs: Needs, running: bool) -> set[str]:
+        """Paths of the checkpoints to copy."""
+        checkpoints = find_checkpoints(self._network.conventions, files)
+        why = needs.keep(checkpoints)
+        complete = [
+            c
+            for c in checkpoints
+            if why.get(c.path, UNREPORTED) != UNREPORTED
+            and not (running and (c.epoch is None or c.epoch + needs.offset >= needs.last_epoch))
+        ]
+        newest = max((c.epoch for c in complete if c.epoch is not None), default=None)
+        return {c.path for c in complete if why[c.path] != RESUME or c.epoch == newest}
+
+
+def _is_over(state: RunState, lease: Lease) -> bool:
+    """Nothing more will be reported of the lease's job, and its end is on record."""
+    trial = state.trials.get(lease.workspace)
+    if trial is None:
+        return True  # an evaluation's
+    job = next((j for j in trial.jobs if j.id == lease.job), None)
+    if job is None or job.ended is None:
+        return False
+    return not trial.alive or trial.status == PAUSED or job.retired or job is not trial.last_job
