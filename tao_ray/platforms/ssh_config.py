@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
-import threading
+import re
+import signal
+import subprocess
+import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import paramiko
@@ -13,6 +18,10 @@ import paramiko
 from tao_ray.platforms.base import LinkError
 
 _ATTEMPTS = 3
+_LOOKUP = """
+import json, sys, paramiko
+print(json.dumps(dict(paramiko.SSHConfig.from_path(sys.argv[1]).lookup(sys.argv[2]))))
+"""
 
 
 @dataclass(frozen=True)
@@ -75,33 +84,37 @@ def _lookup(target: SshTarget, deadline: float) -> dict[str, Any]:
     for attempt in range(_ATTEMPTS):
         found: dict[str, Any] | None
         try:
-            found = _within(deadline, file, target.host)
+            found = _read(file, target.host, deadline)
             problem = f"there is no host {target.host} in it, or its Match command failed"
         except (OSError, paramiko.ConfigParseError, paramiko.CouldNotCanonicalize) as error:
             found, problem = None, f"cannot be read: {error}"
-        if found is not None and (target.config_file is None or set(found) > {"hostname"}):
+        if found is not None and (target.config_file is None or found != {"hostname": target.host}):
             return found
         if attempt < _ATTEMPTS - 1:
             time.sleep(max(0.0, min(0.5, deadline - time.monotonic())))
     raise LinkError(problem, where=file, remedy=f"check with: ssh -F {file} -G {target.host}")
 
 
-def _within(deadline: float, file: str, host: str) -> dict[str, Any]:
-    """The lookup, given up at the deadline: a Match command may hang."""
-    outcome: list[dict[str, Any] | BaseException] = []
-
-    def look() -> None:
-        try:
-            # Not get_hostnames(): it fails on Match blocks.
-            outcome.append(dict(paramiko.SSHConfig.from_path(file).lookup(host)))
-        except BaseException as error:
-            outcome.append(error)
-
-    thread = threading.Thread(target=look, daemon=True)
-    thread.start()
-    thread.join(max(0.1, deadline - time.monotonic()))
-    if not outcome:
-        raise LinkError(f"a Match command for {host} does not end", where=file)
-    if isinstance(outcome[0], BaseException):
-        raise outcome[0]
-    return outcome[0]
+def _read(file: str, host: str, deadline: float) -> dict[str, Any]:
+    text = Path(file).read_text()
+    if not re.search(r"^\s*match\b.*\bexec\b", text, re.IGNORECASE | re.MULTILINE):
+        # Not get_hostnames(): it fails on Match blocks.
+        return dict(paramiko.SSHConfig.from_text(text).lookup(host))
+    # In a process of its own: the command of a Match block may hang, and is given our stdin.
+    process = subprocess.Popen(
+        [sys.executable, "-c", _LOOKUP, file, host],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        stdout, stderr = process.communicate(timeout=max(0.1, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        raise LinkError(f"a Match command for {host} does not end", where=file) from None
+    if process.returncode:
+        raise paramiko.ConfigParseError(stderr.decode(errors="replace").strip()[-500:])
+    found: dict[str, Any] = json.loads(stdout.splitlines()[-1])
+    return found

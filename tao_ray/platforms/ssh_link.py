@@ -73,12 +73,15 @@ class _Connection:
         """Close the connection if the block takes longer: that ends every wait on it."""
         block = object()
         self._deadlines[block] = time.monotonic() + seconds
+        reason: Exception | None = None
         try:
             yield
+        except _DEAD as error:
+            reason = error
+            raise
         finally:
-            expired = self._deadlines.pop(block, None) is None
-        if expired:
-            raise EOFError(f"no answer within {seconds:.3g} s")
+            if self._deadlines.pop(block, None) is None:
+                raise EOFError(f"no answer within {seconds:.3g} s") from reason
 
     def close(self) -> None:
         self._client.close()
