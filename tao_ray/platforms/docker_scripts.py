@@ -222,7 +222,16 @@ rm -f "$place.exit"
             { echo 46 > "$place.exit"; exit; }
         unset token
     fi
-    dk "$@" manifest inspect "$image" > /dev/null || { echo 47 > "$place.exit"; exit; }
+    # Says no at once where a pull says it after a while. Other failures are not its business:
+    # it does not know plain-HTTP registries, for one.
+    if ! said=$(dk "$@" manifest inspect "$image" 2>&1 > /dev/null); then
+        echo "$said"
+        case $said in
+            *denied* | *nauthorized* | *orbidden* | *"manifest unknown"* | *"no such manifest"*)
+                echo 47 > "$place.exit"
+                exit ;;
+        esac
+    fi
     dk "$@" pull "$image"
     echo $? > "$place.exit"
 ) > "$place.log" 2>&1 < /dev/null &

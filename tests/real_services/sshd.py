@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import psutil
@@ -21,7 +21,10 @@ from tao_ray.platforms.ssh_config import SshTarget
 class Sshd:
     """Call `start`; the server answers when that returns."""
 
-    def __init__(self, directory: Path, *, options: str = ""):
+    def __init__(
+        self, directory: Path, *, options: str = "", environment: Mapping[str, str] | None = None
+    ):
+        variables = {"HOME": str(directory), **(environment or {})}
         self.directory = directory
         self.port = _free_port()
         self.key = directory / "client key"
@@ -35,7 +38,7 @@ class Sshd:
             f"AuthorizedKeysFile {directory / 'authorized_keys'}\nPidFile {directory / 'pid'}\n"
             "StrictModes no\nUsePAM no\nPasswordAuthentication no\n"
             # The start files of a developer's shell would be most of the time of every command.
-            f"SetEnv HOME={directory}\n{options}\n"
+            f"SetEnv {' '.join(f'{k}={v}' for k, v in variables.items())}\n{options}\n"
         )
 
     @property
@@ -94,12 +97,14 @@ def make_key(path: Path) -> None:
     subprocess.run(command, check=True)
 
 
-def running_sshd(directory: Path, options: str = "") -> Iterator[Sshd]:
+def running_sshd(
+    directory: Path, options: str = "", environment: Mapping[str, str] | None = None
+) -> Iterator[Sshd]:
     """The body of a fixture: a running server, ended afterwards. Skips where there is none."""
     if not os.path.exists("/usr/sbin/sshd"):
         pytest.skip("no OpenSSH server here: scripts/test_services.sh installs it")
     os.makedirs("/run/sshd", exist_ok=True)
-    server = Sshd(directory, options=options)
+    server = Sshd(directory, options=options, environment=environment)
     server.start()
     yield server
     server.stop()
