@@ -19,7 +19,6 @@ from tao_ray.config import (
 )
 from tao_ray.config.base import Section
 from tao_ray.config.describe import hints, section_of, words
-from tao_ray.config.names import PLANNED_KEYS
 from tao_ray.config.sources import SourceConfig
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "configuration.md"
@@ -184,7 +183,6 @@ def _names() -> str:
     rows = [
         ("Algorithms", ALGORITHMS, PLANNED_ALGORITHMS),
         ("Platforms", PLATFORMS, PLANNED_PLATFORMS),
-        ("Keys", (), sorted(PLANNED_KEYS)),
     ]
     lines = [
         "Planned names are refused until they are available; none is ever replaced by another.\n",
@@ -192,7 +190,7 @@ def _names() -> str:
         "|---|---|---|",
     ]
     for title, available, planned in rows:
-        ready = ", ".join(f"`{name}`" for name in available) or "those above"
+        ready = ", ".join(f"`{name}`" for name in available)
         lines.append(f"| {title} | {ready} | {', '.join(f'`{name}`' for name in planned)} |")
     return "\n".join(lines) + "\n"
 

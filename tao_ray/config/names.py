@@ -27,6 +27,4 @@ DEFAULT_ALGORITHM = "bayesian"
 PLATFORMS = ("local", "docker", "ssh", "brev")
 PLANNED_PLATFORMS = ("slurm", "kubernetes")
 
-PLANNED_KEYS: frozenset[str] = frozenset()
-
 NOT_YET = "planned, not available in this version"

@@ -10,8 +10,7 @@ from pydantic import ValidationError
 
 from tao_ray.config.base import Finding
 from tao_ray.config.describe import annotation_at, choices, homes_of, known_keys, words
-from tao_ray.config.names import NOT_YET, PLANNED_KEYS
-from tao_ray.config.problems import KeyPath, key_text
+from tao_ray.config.problems import KeyPath
 from tao_ray.config.source import Source
 
 _ABSENT = object()
@@ -79,9 +78,6 @@ def _wrong_value(source: Source, path: KeyPath) -> None:
 
 def _unknown_key(source: Source, path: KeyPath) -> None:
     parent, key = path[:-1], str(path[-1])
-    if key_text(path) in PLANNED_KEYS:
-        source.problem(path, NOT_YET, "leave it out")
-        return
     known = known_keys(parent, _value(source.data, (*parent, "kind")))
     near = get_close_matches(key, known, n=1)
     meant = near or homes_of(key) or get_close_matches(key, known, n=1, cutoff=0.5)

@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from tao_ray.config import ALGORITHMS, ParameterRange, RunConfig, json_schema, load_config
 from tao_ray.config.base import Section
 from tao_ray.config.describe import hints, section_of
-from tao_ray.config.names import DEFAULT_ALGORITHM, PLANNED_ALGORITHMS, PLANNED_KEYS, PLATFORMS
+from tao_ray.config.names import DEFAULT_ALGORITHM, PLANNED_ALGORITHMS, PLATFORMS
 
 REPO = Path(__file__).resolve().parents[2]
 PAGE = REPO / "docs" / "configuration.md"
@@ -103,12 +103,6 @@ def test_every_planned_algorithm_is_refused(refused: Callable[..., str], name: s
     text = refused(f"search: {{algorithm: {name}}}\n")
     assert "planned, not available in this version" in text
     assert f"available: {', '.join(ALGORITHMS)}" in text
-
-
-@pytest.mark.parametrize("key", sorted(PLANNED_KEYS))
-def test_every_planned_key_is_refused(refused: Callable[..., str], key: str) -> None:
-    text = refused("", [f"{key}={{a: 1}}"])
-    assert text.startswith(f"--set {key}: planned, not available in this version")
 
 
 @pytest.mark.parametrize("name", ["slurm", "kubernetes"])
