@@ -121,7 +121,8 @@ class WandbTracker:
         if self._goes_offline(content.SUMMARY):
             self._record_summary(state, data)
         self._cursor.close()
-        self._say_what_is_left(any(self._is_behind(trial) for trial in behind))
+        summed_up = self._cursor[content.SUMMARY].step == state.last_seq
+        self._say_what_is_left(not summed_up or any(self._is_behind(trial) for trial in behind))
 
     def _goes_online(self, name: str) -> bool:
         """Whether a run is told to the server: if that answers and no folder is to be sent first.

@@ -82,6 +82,7 @@ def main(mode: Literal["online", "offline"], directory: Path, until: int) -> Non
 
 
 if __name__ == "__main__":
+    tracking._OPEN_RUNS = 2  # one less than trials run at a time
     tracking._FINISH_TIMEOUT_S = tracking._INIT_TIMEOUT_S = 10.0
     if len(sys.argv) > 4:
         die_at(sys.argv[4], int(sys.argv[5]))

@@ -53,8 +53,9 @@ def recorded_runs(directory: Path) -> dict[str, RecordedRun]:
 def _read_into(run: RecordedRun, path: Path) -> None:
     from wandb.proto import wandb_internal_pb2
 
+    record_type: Any = wandb_internal_pb2.Record  # type: ignore[attr-defined]
     for data in _records(path.read_bytes()):
-        record = wandb_internal_pb2.Record()
+        record = record_type()
         record.ParseFromString(data)
         kind = record.WhichOneof("record_type")
         if kind == "run":

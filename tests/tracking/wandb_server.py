@@ -74,8 +74,8 @@ class WandbServer:
         if operation == "ServerFeaturesQuery":
             return {"serverInfo": {"features": []}}
         if operation == "CreateArtifact":  # as of one whose content the server has already
-            artifact = {"id": "A", "state": "COMMITTED"}
-            artifact["artifactSequence"] = {"latestArtifact": {"id": "A"}}
+            sequence = {"latestArtifact": {"id": "A"}}
+            artifact = {"id": "A", "state": "COMMITTED", "artifactSequence": sequence}
             return {"createArtifact": {"artifact": artifact}}
         return {}
 
