@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -18,9 +19,11 @@ from rich.console import Console
 from tao_ray.experiment.consent import Answers, consent
 from tao_ray.experiment.data_checks import data_checks
 from tao_ray.experiment.jobs import Ended, JobPlan, run_job
+from tao_ray.experiment.machines import machines
 from tao_ray.experiment.preflight import Preflight, network_checks, require_ok, results_checks
 from tao_ray.experiment.run_dir import RunDir, results_root
 from tao_ray.files import write_text
+from tao_ray.journal import Journal
 from tao_ray.network.resolve import resolve_action
 from tao_ray.network.status import EpochReport, EpochUpdate, StatusEvent
 from tao_ray.platforms import open_platform
@@ -108,20 +111,19 @@ class _Run:
         for change in spec.adjustments:
             self._say(f"adjusted: {change.key} {change.asked} -> {change.used}: {change.reason}")
         self._write(RUNNING)  # before anything of the job exists
-        hours = self._config.failures.job_timeout_hours
-        with open(self._run_dir.path / "log.txt", "wb") as log:
+        with (
+            closing(Journal(self._run_dir.journal)) as journal,
+            machines(platform, journal, self._say),
+            open(self._run_dir.path / "log.txt", "wb") as log,
+        ):
             try:
-                ended = run_job(
-                    platform,
-                    job,
-                    watch=lambda event: self._show(event, log),
-                    metric=job.network.metric,
-                    timeout_s=hours * 3600 if hours else None,
-                )
+                ended = self._follow(log)
             except KeyboardInterrupt:
                 self._write(STOPPED)
-                self._fetch()
                 raise
+            finally:
+                self._fetch()
+        platform.close()
         if ended.failure is None:
             self._say(f"done in {ended.seconds:.3g} s: {_shown(ended.metrics) or 'no metrics'}")
         else:
@@ -130,9 +132,18 @@ class _Run:
                 self._say(f"    {line}")
             self._say(f"  -> {ended.failure.kind.remedy}")
         data = self._write(DONE if ended.failure is None else FAILED, ended)
-        self._fetch()
         self._say(f"result: {self._run_dir.result}")
         return SingleJob(self._run_dir.path, data)
+
+    def _follow(self, log: BinaryIO) -> Ended:
+        hours = self._config.failures.job_timeout_hours
+        return run_job(
+            self._platform,
+            self._job,
+            watch=lambda event: self._show(event, log),
+            metric=self._job.network.metric,
+            timeout_s=hours * 3600 if hours else None,
+        )
 
     def _show(self, event: StatusEvent | LogLine | None, log: BinaryIO) -> None:
         if isinstance(event, LogLine):
@@ -184,7 +195,6 @@ class _Run:
         if not isinstance(self._platform, SharesFiles) and files:
             handle.fetch(RESULTS_DIR, str(self._run_dir.path / RESULTS_DIR))
         self._platform.release(self._job.id)
-        self._platform.close()
 
 
 def _shown(metrics: Mapping[str, float]) -> str:

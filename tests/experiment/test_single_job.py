@@ -42,7 +42,7 @@ def test_a_training_shows_its_epochs(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "hidden_dim: 32" in (home / "spec.yaml").read_text()
     assert "Epoch 1" in (home / "log.txt").read_text()
     assert "finished successfully" in (home / "status.json").read_text()
-    assert "s3cret" not in "".join(p.read_text() for p in home.iterdir() if p.is_file())
+    assert b"s3cret" not in b"".join(p.read_bytes() for p in home.iterdir() if p.is_file())
     assert list((home / "jobs" / ".jobs").glob("train-1")) == []  # released
 
 
