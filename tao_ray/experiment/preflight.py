@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tao_ray.config import LocalPlatformConfig
+from tao_ray.config import ContainerPlatformConfig, LocalPlatformConfig
 from tao_ray.errors import TaoRayError
 from tao_ray.experiment.data_checks import data_checks
 from tao_ray.experiment.measure import objective_checks
@@ -161,20 +161,23 @@ def _credentials(config: RunConfig, network: Network) -> Iterator[Check]:
     """Environment variables by presence; their values are not looked at."""
     if network.package is None:
         return
-    given = set(config.platform.env if config.platform else ()) | {
-        name for name, value in os.environ.items() if value
-    }
     for name in network.package.required_credentials:
-        remedy = "" if name in given else f"export {name}=..."
-        yield Check(f"variable {name}", name in given, "required by the package", remedy)
+        remedy = _what_is_missing(config, name)
+        yield Check(f"variable {name}", not remedy, "required by the package", remedy)
     for name, condition in network.package.conditional_credentials.items():
-        yield Check(
-            f"variable {name}",
-            name in given,
-            str(condition),
-            "" if name in given else f"export {name}=...",
-            warning=True,
-        )
+        remedy = _what_is_missing(config, name)
+        yield Check(f"variable {name}", not remedy, str(condition), remedy, warning=True)
+
+
+def _what_is_missing(config: RunConfig, name: str) -> str:
+    """What to do so that jobs have this variable; "" if they do."""
+    platform = config.platform
+    if platform is not None and name in platform.env:
+        return ""
+    passed = not isinstance(platform, ContainerPlatformConfig) or name in platform.pass_env
+    wanted = [] if os.environ.get(name) else [f"export {name}=..."]
+    wanted += [] if passed else [f"add {name} to platform.pass_env"]
+    return ", and ".join(wanted)
 
 
 def _conversion(network: Network) -> Iterator[Check]:

@@ -14,10 +14,12 @@ from rich.console import Console
 from small_runs import configure
 
 from tao_ray.cli import main
+from tao_ray.experiment.plan import make_plan
 from tao_ray.experiment.preflight import (
     Preflight,
     PreflightError,
     install_missing,
+    network_checks,
     preflight,
     require,
 )
@@ -104,6 +106,29 @@ def test_everything_is_checked_whatever_fails(
     lines = out.splitlines()
     assert any("ok" in line and "NGC_KEY" in line for line in lines)
     assert any("note" in line and "WANDB_API_KEY" in line for line in lines)
+
+
+def test_a_variable_must_reach_a_container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "package"
+    shutil.copytree(STANDIN, package)
+    path = package / "references" / "skill_info.yaml"
+    info = yaml.safe_load(path.read_text())
+    info["required_credentials"] = ["HF_TOKEN"]
+    info["container_image"] = "example.org/toy:1"
+    path.write_text(yaml.safe_dump(info))
+    monkeypatch.setenv("HF_TOKEN", "s3cret")
+
+    def remedy(**platform: Any) -> str:
+        model = {"package": str(package)}
+        config = configure(tmp_path, model=model, platform={"kind": "docker", **platform})
+        plan = make_plan(config)
+        checks = {check.name: check for check in network_checks(config, plan.network)}
+        return checks["variable HF_TOKEN"].remedy
+
+    assert remedy() == "add HF_TOKEN to platform.pass_env"
+    assert remedy(pass_env=["HF_TOKEN"]) == ""
+    monkeypatch.delenv("HF_TOKEN")
+    assert remedy() == "export HF_TOKEN=..., and add HF_TOKEN to platform.pass_env"
 
 
 def test_a_configuration_that_comes_to_nothing_does_not_hide_the_platform(tmp_path: Path) -> None:
