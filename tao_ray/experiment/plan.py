@@ -83,7 +83,6 @@ class Plan:
             job_timeout_s=hours * 3600 if hours else None,
             train_sample_count=self.train_sample_count,
             checkpoint_interval=self.config.checkpoint.interval,
-            sync_every=self.config.checkpoint.sync_every,
         )
 
 
