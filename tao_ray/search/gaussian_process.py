@@ -68,10 +68,22 @@ class GaussianProcess:
         basis = final if len(final) > 1 else values
         self._mean, self.deviation = float(basis.mean()), float(values.std()) or 1.0
         self._z = (values - self._mean) / self.deviation
-        squares = (points[:, None, :] - points[None, :, :]) ** 2
+        squares = _squares(points)
         shorter = self._center - np.r_[np.zeros(5), self._width[5:]]
         fits = [self._maximum(start, squares) for start in (self._center, shorter)]
-        self._set(min(fits, key=lambda fit: fit.fun).x, squares)
+        self._theta = min(fits, key=lambda fit: fit.fun).x
+        self._solve(squares)
+        return self
+
+    def believe(self, points: Array) -> GaussianProcess:
+        """Take the mean at `points` for observed: the model becomes surer there, and nothing
+        else changes. For trials in flight."""
+        if len(points):
+            believed = (self.predict(points) - self._mean) / self.deviation
+            self.X_train_ = np.vstack([self.X_train_, points])
+            self._w = np.append(self._w, np.zeros(len(points)))
+            self._z = np.append(self._z, believed)
+            self._solve(_squares(self.X_train_))
         return self
 
     def _maximum(self, start: Array, squares: Array) -> Any:
@@ -104,10 +116,10 @@ class GaussianProcess:
         square = (a * a).sum(1)[:, None] + (b * b).sum(1)[None, :] - 2 * a @ b.T
         return np.asarray(np.maximum(square, 0.0))
 
-    def _set(self, theta: Array, squares: Array) -> None:
-        self._var_f = float(np.exp(theta[0]))
-        self._scales = np.exp(theta[5:])
-        covariance, *_ = self._covariance(theta, squares)
+    def _solve(self, squares: Array) -> None:
+        self._var_f = float(np.exp(self._theta[0]))
+        self._scales = np.exp(self._theta[5:])
+        covariance, *_ = self._covariance(self._theta, squares)
         self._chol = cholesky(covariance, lower=True)
         self._alpha = cho_solve((self._chol, True), self._z)
 
@@ -148,6 +160,11 @@ class GaussianProcess:
             ]
         )
         return float(value), gradient + offset / self._width
+
+
+def _squares(points: Array) -> Array:
+    """Squared coordinate differences of all pairs, (n, n, d)."""
+    return np.asarray((points[:, None, :] - points[None, :, :]) ** 2)
 
 
 def _matern(square: Array) -> tuple[Array, Array]:

@@ -58,13 +58,9 @@ class Pb2Population(Population):
             return perturbed(self.space, exploit.donor.config, rng)
         now = self._time(exploit.milestone)
         gp = GaussianProcess(inputs.shape[1]).fit(inputs, changes)
-        pending = [self.space.encode(t.config) for t in self.history.running]
-        if pending:
-            # Believing the model about running members lowers only its uncertainty there.
-            believed = np.column_stack([pending, np.full(len(pending), now)])
-            gp = GaussianProcess(inputs.shape[1]).fit(
-                np.vstack([inputs, believed]), np.concatenate([changes, gp.predict(believed)])
-            )
+        running = np.array([self.space.encode(t.config) for t in self.history.running])
+        if len(running):
+            gp.believe(np.column_stack([running, np.full(len(running), now)]))
 
         def score(x: Array) -> Array:
             mean, deviation = gp.predict(

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from tao_ray.search.base import Config, Exhausted, Proposal, SearchSettings, TrialStatus, Wait
 from tao_ray.search.history import History
@@ -38,7 +39,10 @@ class BaseProposer:
     def ask(self, n_running: int) -> Proposal | Wait | Exhausted:
         """See `Proposer.ask`. Answers are kept until the next event: asking again costs nothing."""
         if n_running not in self._answers:
-            self._answers[n_running] = self._answer()
+            # One thread: sums in another order would change proposals from machine to machine,
+            # and matrices this small only lose by being shared out.
+            with threadpool_limits(1, user_api="blas"):
+                self._answers[n_running] = self._answer()
         return self._answers[n_running]
 
     def _answer(self) -> Proposal | Wait | Exhausted:

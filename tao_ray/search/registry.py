@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _MODULES: dict[str, tuple[str, str]] = {
     "random": ("random_search", "RandomOptions"),
+    "auto": ("auto", "AutoOptions"),
     "asha": ("asha", "AshaOptions"),
     "bfbo": ("bfbo", "BfboOptions"),
     "bohb": ("bohb", "BohbOptions"),

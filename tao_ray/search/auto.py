@@ -1,0 +1,84 @@
+"""`auto`: the default. Chooses its parts from trials, epochs and slots, and says so.
+
+The network's defaults first, then a few Sobol points, then the learning-curve model
+(`curve_model`), which was the best of those compared in docs/benchmarks.md. Where trainings have
+epochs to save, asynchronous successive halving stops the worse ones after a third of a full
+training - later than ASHA's habit, because a model that has seen a third of each curve predicts
+well, and because rankings of very young trainings mislead.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from tao_ray.search import asha
+from tao_ray.search.base import Algorithm, SchedulingRule, SearchSettings
+from tao_ray.search.curve_model import CurveModelProposer
+from tao_ray.search.fifo import RunToEnd
+from tao_ray.search.options import Options
+from tao_ray.search.rungs import ceil_div, geometric_rungs
+
+if TYPE_CHECKING:
+    from tao_ray.space import SearchSpace
+
+_REDUCTION = 3
+_LEAST_GRACE = 3
+
+
+class AutoOptions(Options):
+    """Knobs of the default."""
+
+    early_stopping: bool = Field(
+        default=True,
+        description="Stop the worse trainings early. False where starting, validating or saving "
+        "takes longer than an epoch.",
+    )
+    initial: int | None = Field(
+        default=None,
+        ge=1,
+        description="Trials before the model is used, the first points included "
+        "(default: a quarter of the trials, at least 4 and at most 8).",
+    )
+    min_epochs: int | None = Field(
+        default=None,
+        ge=1,
+        description="Epochs every trial trains before it can be stopped (default: a third of a "
+        "full training, at least 3).",
+    )
+
+
+def build(space: SearchSpace, settings: SearchSettings, options: AutoOptions) -> Algorithm:
+    """The default algorithm, with its choices explained."""
+    initial = options.initial or min(8, max(4, settings.trials // 4))
+    rule, stopping = _rule(settings.max_epochs, options)
+    max_epochs = settings.max_epochs or 1
+    proposer = CurveModelProposer(
+        space, settings, max_epochs=max_epochs, initial=initial, epochs=rule.milestones()
+    )
+    first = "the defaults first, " if settings.points else ""
+    return Algorithm(
+        "auto",
+        proposer,
+        rule,
+        why=f"{first}{initial} trials that cover the space, then expected improvement by a "
+        f"learning-curve model; {stopping}",
+    )
+
+
+def _rule(max_epochs: int | None, options: AutoOptions) -> tuple[SchedulingRule, str]:
+    """The scheduling rule, and why it is this one."""
+    if max_epochs is None:
+        return RunToEnd(), "no early stopping, for the action has no epochs"
+    if not options.early_stopping:
+        return RunToEnd(), "no early stopping, as asked"
+    grace = options.min_epochs or max(_LEAST_GRACE, ceil_div(max_epochs, _REDUCTION))
+    rungs = geometric_rungs(grace, max_epochs, _REDUCTION)
+    if len(rungs) == 1:
+        return RunToEnd(), f"no early stopping, for {max_epochs} epochs are too few"
+    epochs = " and ".join(map(str, rungs[:-1]))
+    return (
+        asha.rule(max_epochs, grace, _REDUCTION),
+        f"the best 1 in {_REDUCTION} seen so far goes on after epoch {epochs}",
+    )

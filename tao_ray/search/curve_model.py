@@ -1,0 +1,86 @@
+"""A proposer that learns from unfinished trainings: expected improvement of the final loss.
+
+Every trial contributes its losses at a few epochs, stopped or running ones too; the process of
+`gaussian_process` predicts from them the loss after a full training. Trials in flight are
+believed to end as predicted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.special import ndtr
+
+from tao_ray.search.acquire import best_points
+from tao_ray.search.base import Exhausted, Proposal, SearchSettings
+from tao_ray.search.gaussian_process import Array, GaussianProcess, decay, tame
+from tao_ray.search.history import TrialRecord
+from tao_ray.search.proposer import BaseProposer
+
+if TYPE_CHECKING:
+    from tao_ray.space import SearchSpace
+
+_MOST_OBSERVATIONS = 250
+
+
+class CurveModelProposer(BaseProposer):
+    """Sobol points, then expected improvement under the learning-curve process."""
+
+    def __init__(
+        self,
+        space: SearchSpace,
+        settings: SearchSettings,
+        *,
+        max_epochs: int,
+        initial: int,
+        epochs: Sequence[int],
+    ) -> None:
+        super().__init__(space, settings)
+        self.max_epochs = max_epochs
+        self.initial = initial
+        self.epochs = frozenset(epochs)
+        """Where curves are read, besides their ends."""
+        self._sobol = space.sobol(initial, settings.seed)
+
+    def propose(self, number: int, rng: np.random.Generator) -> Proposal | Exhausted:
+        if number < self.initial:
+            config = self.first_new(self._sobol[number - len(self.settings.points) :])
+            return self.new_sample(rng) if config is None else Proposal(config)
+        observed = [t for t in [*self.history.past, *self.history] if t.curve]
+        if len(observed) < 2:
+            return self.new_sample(rng)
+        points = self._candidates(observed, rng)
+        config = self.first_new(self.space.decode(u) for u in points)
+        return self.new_sample(rng) if config is None else Proposal(config)
+
+    def model(self, observed: Sequence[TrialRecord]) -> GaussianProcess:
+        """The process fitted to the curves of `observed`."""
+        rows = [
+            (self.space.encode(t.config), e, t.curve[e])
+            for t in observed
+            for e in sorted(t.curve)
+            if e in self.epochs or e == t.fidelity
+        ]
+        rows = rows[-_MOST_OBSERVATIONS:]
+        points = np.array([r[0] for r in rows])
+        weights = decay(np.array([float(r[1]) for r in rows]), self.max_epochs)
+        losses = np.array([r[2] for r in rows])
+        return GaussianProcess(self.space.dimensions).fit(points, losses, weights)
+
+    def _candidates(self, observed: Sequence[TrialRecord], rng: np.random.Generator) -> Array:
+        model = self.model(observed)
+        running = np.array([self.space.encode(t.config) for t in self.history.running])
+        model.believe(running)
+        tried = np.array([self.space.encode(t.config) for t in observed])
+        expected = model.predict(tried)
+        best = expected.min()
+
+        def improvement(x: Array) -> Array:
+            mean, deviation = model.predict(x, return_std=True)
+            z = (best - mean) / deviation
+            density = np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi)
+            return np.asarray(deviation * (z * ndtr(z) + density))
+
+        return best_points(improvement, tried[np.argsort(expected, kind="stable")[:5]], rng)
