@@ -14,6 +14,7 @@ from tao_ray._version import __version__
 from tao_ray.config import config_differences, load_config
 from tao_ray.errors import TaoRayError
 from tao_ray.experiment.before_search import before_search, begun
+from tao_ray.experiment.budget import Budget
 from tao_ray.experiment.cluster import cluster, prepare_environment
 from tao_ray.experiment.collect import Collector
 from tao_ray.experiment.conductor import Conductor, Limits
@@ -28,11 +29,12 @@ from tao_ray.experiment.quiet import quiet
 from tao_ray.experiment.result import Result, run_status, search_space, write_result
 from tao_ray.experiment.retention import Retention
 from tao_ray.experiment.run_dir import RunDir, results_root
+from tao_ray.experiment.staging import STAGED_DATA, stage_data
 from tao_ray.experiment.warm_start import keep_warm_start
 from tao_ray.experiment.watchdog import Watchdog
 from tao_ray.files import write_text
-from tao_ray.journal import JournalLocked, is_being_written
-from tao_ray.platforms import open_platform
+from tao_ray.journal import Event, JournalLocked, is_being_written
+from tao_ray.platforms import PlatformError, open_platform
 from tao_ray.tracking.opening import check_tracking, open_trackers
 from tao_ray.tracking.tracker import RunInfo, Trackers
 from tao_ray.trial.state import RunState
@@ -84,6 +86,8 @@ def resume(
     """Go on with a run. Raises TaoRayError, also when `config` is not the run's own."""
     saved = load_config(run_dir.experiment)
     if config is not None:
+        # A budget may be raised: it bounds the search, and changes nothing in it.
+        saved = saved.model_copy(update={"budget": config.budget})
         differences = config_differences(saved.dump(), config.dump())
         if differences:
             listed = "\n".join(f"    {line}" for line in differences)
@@ -92,6 +96,7 @@ def resume(
                 where=str(run_dir.path),
                 remedy="undo the changes, or start a new run without --resume",
             )
+        write_text(run_dir.experiment, yaml.safe_dump(saved.dump(), sort_keys=False))
     if run_dir.warm_start.exists():  # what was learned from then, whatever became of those runs
         search = saved.search.model_copy(update={"warm_start": [str(run_dir.warm_start)]})
         saved = saved.model_copy(update={"search": search})
@@ -107,7 +112,15 @@ def _begin(
     plan = require(found, console)
     platform, gpus = open_platform(plan.config.platform, run_dir.jobs, plan.settings.max_concurrent)
     answers = answers or Answers(ask=terminal_ask())
-    before_search(plan, run_dir, platform, gpus, answers, console, found.warnings)
+    plan, unstaged = stage_data(
+        plan,
+        platform,
+        results_root(plan.config.results) / STAGED_DATA,
+        run_dir.evaluation("data_staging"),
+        lambda text: console.print(text, markup=False, soft_wrap=True),
+    )
+    warnings = (*found.warnings, *unstaged)
+    before_search(plan, run_dir, platform, gpus, answers, console, warnings)
     platform.close()
     return _drive(plan, run_dir, view)
 
@@ -221,6 +234,7 @@ class _Search:
             plan.config.checkpoint.sync_every,
             retention.keep,
         )
+        self._budget = Budget(plan.config.budget, conductor)
         self._demand = Demand(self._platform, plan.settings.trials, plan.settings.max_concurrent)
         self._told = len(conductor.state.notices)
 
@@ -243,11 +257,12 @@ class _Search:
                     conductor.say(problem)
         conductor.catch_up()
         halt = conductor.halt
-        reason = halt.reason if halt else ""
-        status = run_status(conductor.state, bool(halt and halt.resumable), reason)
+        reason, resumable = (halt.reason, halt.resumable) if halt else ("", False)
+        interrupted = resumable and not (halt and halt.budget)
+        status = run_status(conductor.state, interrupted, reason)
         conductor.mark("ended", status=status, reason=reason)
         return write_result(
-            self._plan, self._run_dir, conductor.state, self._platform, status, reason
+            self._plan, self._run_dir, conductor.state, self._platform, status, reason, resumable
         )
 
     def _search(self) -> None:
@@ -338,6 +353,7 @@ class _Search:
             self._retention.look(state, self._conductor.donors(), now)
             self._keeper.look(state, self._conductor.donors())
             self._demand.look(state)
+            self._budget.look(state, now)
 
     def _put_away_jobs(self, *, only_done_with: bool) -> None:
         """End jobs whose trial is over or paused; or every job that is not known to have ended."""
@@ -352,7 +368,11 @@ class _Search:
             list(pool.map(self._put_away, trials))
 
     def _put_away(self, trial_id: str) -> None:
-        Supervisor(trial_id, self._setup, self._platform, self._journal).put_away()
+        try:
+            Supervisor(trial_id, self._setup, self._platform, self._journal).put_away()
+        except PlatformError as error:  # a machine that cannot be reached must not stop the rest
+            text = f"it is not known whether the job of trial {trial_id} has ended: {error}"
+            self._journal.append(Event("said", data={"text": text}))
 
     def _facts(self) -> dict[str, Any]:
         """What a reader of the journal needs to understand it without the configuration."""
