@@ -35,8 +35,10 @@ def add_problems(source: Source, error: ValidationError) -> None:
 
 def _findings(source: Source, item: Any) -> Iterator[tuple[KeyPath, Finding | None]]:
     """(path, what was found there); None: the value does not fit the key's type."""
-    path = _path(source.data, item["loc"])
-    if item["type"] == "refused":
+    refused = item["type"] == "refused"
+    # What is refused is there; what is missing is the last part of its place.
+    path = _path(source.data, item["loc"], last_may_be_absent=not refused)
+    if refused:
         for finding in item["ctx"]["findings"]:
             yield (*path, *finding.path), finding
     elif item["type"] == "extra_forbidden":
@@ -49,11 +51,11 @@ def _findings(source: Source, item: Any) -> Iterator[tuple[KeyPath, Finding | No
         yield path, None
 
 
-def _path(data: Any, location: tuple[str | int, ...]) -> KeyPath:
+def _path(data: Any, location: tuple[str | int, ...], *, last_may_be_absent: bool) -> KeyPath:
     """`location` without the parts that name a branch of a union instead of a key."""
     path: list[str | int] = []
     for index, part in enumerate(location):
-        last = index == len(location) - 1
+        last = last_may_be_absent and index == len(location) - 1
         tag = isinstance(part, str) and part.startswith("<")
         if isinstance(data, dict) and (part in data or (last and not tag)):
             data = data.get(part)
