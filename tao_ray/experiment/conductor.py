@@ -43,10 +43,12 @@ _OF_THE_CONFIGURATION = {
 
 @dataclass(frozen=True)
 class Halt:
-    """Why the search ends before it is done. `resumable`: by a user or a signal, not a defect."""
+    """Why the search ends before it is done. `resumable`: by a user, a signal or the budget, not a
+    defect. budget: what was found within it counts as the run's result."""
 
     reason: str
     resumable: bool
+    budget: bool = False
 
 
 @dataclass(frozen=True)

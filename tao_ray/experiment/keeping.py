@@ -101,7 +101,8 @@ class Keeper:
         files = result_files(self._platform.attach(job_id))
         wanted = self._wanted(files, needs, running) if needs else ()
         paths = [file for file in files for path in wanted if is_below(file, path)]
-        self._keeper.keep(job_id, [f"{RESULTS_DIR}/{path}" for path in paths])
+        kept = [f"{RESULTS_DIR}/{path}" for path in paths]
+        self._keeper.keep(job_id, kept, last=not running)
 
     def _wanted(self, files: Mapping[str, int], needs: Needs, running: bool) -> set[str]:
         """Paths of the checkpoints to copy."""

@@ -17,7 +17,7 @@ from tao_ray.experiment.retention import retention_summary
 from tao_ray.experiment.run_dir import RunDir
 from tao_ray.files import write_text
 from tao_ray.network.spec import build_spec
-from tao_ray.platforms.base import Platform
+from tao_ray.platforms.base import KeepsCopies, Platform
 from tao_ray.search.base import TrialStatus
 from tao_ray.space import Parameter
 from tao_ray.trial.failure import FailureKind
@@ -65,10 +65,16 @@ def run_status(state: RunState, interrupted: bool, reason: str) -> str:
 
 
 def write_result(
-    plan: Plan, run_dir: RunDir, state: RunState, platform: Platform, status: str, reason: str
+    plan: Plan,
+    run_dir: RunDir,
+    state: RunState,
+    platform: Platform,
+    status: str,
+    reason: str,
+    resumable: bool = False,
 ) -> Result:
-    """Write `result.json` and `best_spec.yaml`."""
-    data = _result_data(plan, run_dir, state, platform, status, reason)
+    """Write `result.json` and `best_spec.yaml`. resumable: going on would change the result."""
+    data = _result_data(plan, run_dir, state, platform, status, reason, resumable)
     write_text(run_dir.result, json.dumps(data, indent=1))
     if data["best"]:
         write_text(run_dir.best_spec, yaml.safe_dump(data["best"]["spec"], sort_keys=False))
@@ -76,7 +82,13 @@ def write_result(
 
 
 def _result_data(
-    plan: Plan, run_dir: RunDir, state: RunState, platform: Platform, status: str, reason: str
+    plan: Plan,
+    run_dir: RunDir,
+    state: RunState,
+    platform: Platform,
+    status: str,
+    reason: str,
+    resumable: bool,
 ) -> dict[str, Any]:
     config, network, objective = plan.config, plan.network, plan.objective
     trials = [trial_record(t, objective) for t in state.trials.values()]
@@ -87,6 +99,7 @@ def _result_data(
             "directory": str(run_dir.path),
             "tao_ray": __version__,
             "reason": reason or None,
+            "resumable": resumable or status == INTERRUPTED,
         },
         "status": status,
         "model": {
@@ -121,7 +134,7 @@ def _result_data(
             "max_concurrent": config.search.max_concurrent,
             "epochs_spent": sum(t["epochs_trained"] for t in trials),
         },
-        "cost": None,
+        "cost": _cost(state),
         "failures": _failures(state),
         "adjustments": [*state.adjustments, *_impossible_batches(plan, state)],
         "retention": retention_summary(state),
@@ -186,7 +199,7 @@ def _best(plan: Plan, state: RunState, platform: Platform) -> dict[str, Any] | N
         else reference.loss - judged.loss,
         "hyperparameters": dict(trial.config),
         "job": judged.job,
-        "machine": None,
+        "machine": lease.machine if (lease := state.ledger.leases.get(judged.job)) else None,
         "results_dir": results,
         "checkpoint": _checkpoint(plan, trial, judged.epoch, platform, results),
         "spec": _spec(plan, trial, results),
@@ -203,8 +216,39 @@ def _checkpoint(
     for candidate in range(epoch, first, -1):
         name = plan.network.checkpoint_name(candidate - first, files)
         if name:
-            return {"path": f"{results}/{name}", "epoch": candidate, "bytes": files[name]}
+            path = f"{results}/{name}"
+            if isinstance(platform, KeepsCopies):
+                path = platform.kept(trial.id).get(f"{RESULTS_DIR}/{name}", path)
+            return {"path": path, "epoch": candidate, "bytes": files[name]}
     return None
+
+
+def _cost(state: RunState) -> dict[str, Any] | None:
+    """What rented machines have cost; None where there were none."""
+    ledger, now = state.ledger, state.last_time
+    if not ledger.machines:
+        return None
+    return {
+        "usd": ledger.cost(now),
+        "machine_hours": sum(m.seconds(now) for m in ledger.machines.values()) / 3600.0,
+        "utilisation": ledger.utilisation(now),
+        "by_trial": ledger.workspace_costs(now),
+        "machines": [
+            {
+                "name": m.name,
+                "type": m.rent.type if m.rent else None,
+                "price_per_hour": m.rent.price_per_hour if m.rent else None,
+                "asked": m.rents[0].begin if m.rents else None,
+                "ready": m.ready,
+                "first_job": m.first_job,
+                "deleted": m.deleted,
+                "billed_s": m.seconds(now),
+                "usd": m.cost(now),
+                "lost": m.lost,
+            }
+            for m in ledger.machines.values()
+        ],
+    }
 
 
 def _spec(plan: Plan, trial: TrialState, results: str) -> dict[str, Any]:

@@ -35,10 +35,9 @@ class RunDir:
     def result_is_final(self) -> bool:
         """Whether the run came to an end that resuming would not change."""
         try:
-            status = json.loads(self.result.read_text())["status"]
+            return not json.loads(self.result.read_text())["run"]["resumable"]
         except (OSError, ValueError, KeyError):
             return False
-        return bool(status != "interrupted")
 
     @property
     def id(self) -> str:

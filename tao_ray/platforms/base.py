@@ -254,11 +254,11 @@ class RentsMachines(Protocol):
 class KeepsCopies(Protocol):
     """A job's machine may go before the run does, so what is needed later is copied off it."""
 
-    def keep(self, job_id: str, paths: Sequence[str]) -> None:
+    def keep(self, job_id: str, paths: Sequence[str], *, last: bool) -> None:
         """Have copies of these files of the job's workspace, and of no others.
 
-        A job that has ended is then not needed on its machine any more. Of a job whose machine is
-        gone nothing changes. Raises PlatformError, FileNotFoundError, StorageError.
+        last: the job has ended, and is then not needed on its machine any more. Of a job whose
+        machine is gone nothing changes. Raises PlatformError, FileNotFoundError, StorageError.
         """
 
     def kept(self, workspace: str) -> dict[str, str]:

@@ -45,10 +45,11 @@ class RentedPlatform:
         self._root = root
         self._kept = kept
         self._host: PoolHost | None = None
+        self._handles: dict[str, RentedJob] = {}
         self._client: Pool = RecordedPool(journal)
 
     def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_host": None}
+        return {**self.__dict__, "_host": None, "_handles": {}}
 
     @property
     def pool(self) -> Pool:
@@ -102,11 +103,19 @@ class RentedPlatform:
             return None
         if not place.here:
             return self._kept.job(place.workspace, job_id, f"{place.machine} is gone")
+        known = self._handles.get(job_id)
+        if known is not None and known.machine == place.machine:
+            return known  # a handle holds nothing but what never changes
         with self.minding(place.machine):
             handle = self._engine.attach(self._machine(place.machine), job_id)
-        return None if handle is None else RentedJob(self, place.machine, place.workspace, handle)
+        if handle is None:
+            return None
+        return self._handles.setdefault(
+            job_id, RentedJob(self, place.machine, place.workspace, handle)
+        )
 
     def release(self, job_id: str) -> None:
+        self._handles.pop(job_id, None)
         place = self.pool.where(job_id)
         if place is None:
             return
@@ -122,12 +131,13 @@ class RentedPlatform:
             with self.minding(name):
                 self._engine.discard(self._machine(name), workspace)
         for job_id in self.pool.jobs(workspace):
+            self._handles.pop(job_id, None)
             self.pool.release(job_id)
         self._kept.discard(workspace)
 
     # -- copies ---------------------------------------------------------------------------------
 
-    def keep(self, job_id: str, paths: Sequence[str]) -> None:
+    def keep(self, job_id: str, paths: Sequence[str], *, last: bool) -> None:
         """See `tao_ray.platforms.base.KeepsCopies`."""
         place = self.pool.where(job_id)
         if place is None or not place.here:
@@ -136,7 +146,7 @@ class RentedPlatform:
         if handle is None:
             return
         self._kept.keep(handle, place.workspace, paths)
-        if handle.poll() is not None:
+        if last:
             self._kept.keep_job(handle, place.workspace)
             self.pool.settled(job_id)
 

@@ -47,10 +47,9 @@ def figures(state: RunState, info: RunInfo, now: float) -> dict[str, float]:
         "tao_slots": info.slots,
         "tao_utilisation": running / info.slots,
         "tao_elapsed_seconds": state.elapsed(now),
-        # No platform of this version rents machines.
-        "tao_machines": 0,
-        "tao_cost_usd_per_hour": 0,
-        "tao_cost_usd": 0,
+        "tao_machines": len(state.ledger.existing()),
+        "tao_cost_usd_per_hour": state.ledger.price_per_hour(),
+        "tao_cost_usd": state.ledger.cost(now),
     }
     if best is not None and best[1].loss is not None:
         shown["tao_best_metric"] = info.objective.value(best[1].loss)

@@ -230,7 +230,7 @@ def closing_lines(result: Result) -> list[str]:
         lines.append(f"  {failure['message']}")
         lines.append(f"  -> {failure['remedy']}")
     lines.append(f"result: {result.run_dir / 'result.json'}")
-    if result.status == "interrupted":
+    if result.data["run"]["resumable"]:
         lines.append(f"go on with: tao-ray resume {result.run_dir}")
     return lines
 
