@@ -106,8 +106,10 @@ def running_sshd(
     os.makedirs("/run/sshd", exist_ok=True)
     server = Sshd(directory, options=options, environment=environment)
     server.start()
-    yield server
-    server.stop()
+    try:
+        yield server
+    finally:
+        server.stop()
 
 
 def _free_port() -> int:
