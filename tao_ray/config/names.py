@@ -7,22 +7,22 @@ never replaced by another. The lists of what is built are kept in step with the 
 
 from __future__ import annotations
 
-ALGORITHMS = ("random", "bayesian", "asha")
-PLANNED_ALGORITHMS = (
+ALGORITHMS = (
     "auto",
+    "random",
+    "bayesian",
     "bfbo",
     "tpe",
     "hyperband",
     "hyperband_es",
+    "asha",
     "bohb",
     "dehb",
     "pbt",
     "pb2",
-    "llm",
-    "hybrid",
-    "autoresearch",
 )
-DEFAULT_ALGORITHM = "bayesian"
+PLANNED_ALGORITHMS = ("llm", "hybrid", "autoresearch")
+DEFAULT_ALGORITHM = "auto"
 
 PLATFORMS = ("local", "docker", "ssh", "brev")
 PLANNED_PLATFORMS = ("slurm", "kubernetes")

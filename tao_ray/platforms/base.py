@@ -132,6 +132,14 @@ class MachineLostError(PlatformError):
     """The machine is gone, with the job and its files."""
 
 
+class ImageAccessError(PlatformError):
+    """The registry does not hand out the image: no valid login, or no right to this image."""
+
+
+class ImageMissingError(PlatformError):
+    """There is no such image."""
+
+
 class JobConflictError(PlatformError):
     """A job of this id exists with another command or other files."""
 

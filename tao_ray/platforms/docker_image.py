@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tao_ray.platforms import docker_scripts as scripts
-from tao_ray.platforms.base import PlatformError
+from tao_ray.platforms.base import ImageAccessError, ImageMissingError, PlatformError
 from tao_ray.platforms.machine import CommandError, Machine
 from tao_ray.platforms.process_job import script
 
@@ -19,14 +19,6 @@ _ABSENT = re.compile(
 )
 _UNKNOWN_USER = re.compile(r"unauthorized|401|authentication required|no basic auth", re.IGNORECASE)
 _FORBIDDEN = re.compile(r"denied|forbidden|403|402|payment required", re.IGNORECASE)
-
-
-class ImageAccessError(PlatformError):
-    """The registry does not hand out the image: no valid login, or no right to this image."""
-
-
-class ImageMissingError(PlatformError):
-    """There is no such image."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from scipy.special import ndtr
 
 from tao_ray.search.acquire import best_points
 from tao_ray.search.base import Exhausted, Proposal, SearchSettings
-from tao_ray.search.gaussian_process import Array, GaussianProcess, decay, tame
+from tao_ray.search.gaussian_process import Array, GaussianProcess, decay
 from tao_ray.search.history import TrialRecord
 from tao_ray.search.proposer import BaseProposer
 

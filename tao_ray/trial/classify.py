@@ -7,7 +7,14 @@ from collections.abc import Sequence
 
 from tao_ray.errors import TaoRayError
 from tao_ray.network.keys import SpecError
-from tao_ray.platforms.base import CapacityError, Exit, LinkError, MachineLostError
+from tao_ray.platforms.base import (
+    CapacityError,
+    Exit,
+    ImageAccessError,
+    ImageMissingError,
+    LinkError,
+    MachineLostError,
+)
 from tao_ray.trial.failure import Failure, FailureKind
 from tao_ray.trial.sources import HookError
 
@@ -149,6 +156,10 @@ def kind_of_error(error: TaoRayError) -> FailureKind:
         return FailureKind.MACHINE_LOST
     if isinstance(error, LinkError):
         return FailureKind.LINK
+    if isinstance(error, ImageAccessError):
+        return FailureKind.IMAGE_ACCESS
+    if isinstance(error, ImageMissingError):
+        return FailureKind.IMAGE_MISSING
     named = kind_of_text(str(error))
     return named if named in _PLATFORM_KINDS else FailureKind.PROVISION
 

@@ -16,7 +16,7 @@ Refused = Callable[..., str]
 def test_defaults_of_a_minimal_configuration(minimal: Load) -> None:
     config = minimal()
     assert config.model.action == "train"
-    assert config.search.algorithm == "bayesian"
+    assert config.search.algorithm == "auto"
     assert config.search.parameters == "default"
     assert (config.search.trials, config.search.max_concurrent, config.search.seed) == (20, 1, 0)
     assert (config.failures.max_failures_in_a_row, config.failures.max_retries) == (3, 2)

@@ -64,7 +64,7 @@ def test_the_json_schema_is_one() -> None:
         ({"search": {"trials": 0}}, False),
         ({"search": {"trials": "${env:TRIALS}"}}, True),
         ({"search": {"trials": "three"}}, False),
-        ({"search": {"algorithm": "bohb"}}, False),
+        ({"search": {"algorithm": "llm"}}, False),
         ({"search": {"algorithm": "asha"}}, True),
         ({"search": {"parameters": {"a.b": {"min": 1}}}}, True),
         ({"search": {"parameters": {"a.b": {"mim": 1}}}}, False),
