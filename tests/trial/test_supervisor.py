@@ -234,10 +234,10 @@ def test_a_full_platform_is_waited_for(bench: Bench) -> None:
     first, second, third = (bench.supervisor(t) for t in ("0000", "0001", "0002"))
     first.next(0.2)
     second.next(0.2)
-    assert third.next(0.1) == Idle("a free slot")
+    assert third.next(0.1) == Idle("all 2 slots are taken")
     assert bench.trial("0002").jobs[0].launched is None
     first.stop()
-    assert third.next(1.0) != Idle("a free slot")
+    assert third.next(1.0) != Idle("all 2 slots are taken")
     assert bench.trial("0002").jobs[0].launched is not None
     second.stop()
     third.stop()
