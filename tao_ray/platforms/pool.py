@@ -150,6 +150,7 @@ class MachinePool:
                 self._machines[chosen].idle_since = None
                 self._record(what="leased", name=chosen, job=job, workspace=workspace)
                 return chosen
+            self._refuse_if_hopeless()
             self._waiting[job] = self._clock()
             self._make_for_the_waiting()
             raise self._not_yet(job)
@@ -285,19 +286,25 @@ class MachinePool:
         leases = self._ledger.leases.values()
         return sum(lease.machine == name and lease.returned is None for lease in leases)
 
+    def _refuse_if_hopeless(self) -> None:
+        """Raises PlatformError if machines cannot be made, and there is none to wait for."""
+        ready = any(self._ledger.machines[name].state == READY for name in self._machines)
+        if self._error is not None and self._failed >= self._settings.failures and not ready:
+            raise PlatformError(
+                f"{self._failed} machines in a row could not be made: {self._error.message}",
+                where=self._error.where,
+                remedy=self._error.remedy,
+            )
+
     def _not_yet(self, job: str) -> PlatformError:
         making = [
-            m for m in self._machines.values() if self._ledger.machines[m.name].state == MAKING
+            m
+            for m in self._machines.values()
+            if self._ledger.machines[m.name].state in (WANTED, MAKING)
         ]
         if self._closing:
             return CapacityError("the machines are being given back", where=job)
         error = self._error
-        if error is not None and not self._machines and self._failed >= self._settings.failures:
-            return PlatformError(
-                f"{self._failed} machines in a row could not be made: {error.message}",
-                where=error.where,
-                remedy=error.remedy,
-            )
         if making:
             note = "; ".join(f"{m.name}: {m.note or 'asked for'}" for m in making)
             return CapacityError(f"a machine ({note})", where=job)
@@ -393,9 +400,10 @@ class MachinePool:
             self._sleep(seconds)
             return
         end = self._clock() + seconds
+        self._check_cancelled(machine)
         while (rest := end - self._clock()) > 0:
-            self._check_cancelled(machine)
             self._sleep(min(rest, 0.2))
+            self._check_cancelled(machine)
 
     def _check_cancelled(self, machine: _Machine) -> None:
         if machine.unwanted:
