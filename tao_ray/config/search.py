@@ -50,7 +50,8 @@ class ObjectiveConfig(Section):
     )
     source: ObjectiveSource | None = Field(
         default=None,
-        description="Where its value is written: `status` (status.json), or one of the keys of "
+        description="Where its value is from: `status` (status.json), `evaluate` (an evaluate job "
+        "on each trial's chosen checkpoint), or one of the keys of "
         "[`objective.source`](#objectivesource). Default: the file that the package names for "
         "it, else `status`.",
     )

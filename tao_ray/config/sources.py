@@ -55,7 +55,8 @@ class SourceConfig(Section):
 
 
 ObjectiveSource = Annotated[
-    Annotated[Literal["status"], Tag("<text>")] | Annotated[SourceConfig, Tag("<mapping>")],
+    Annotated[Literal["status", "evaluate"], Tag("<text>")]
+    | Annotated[SourceConfig, Tag("<mapping>")],
     Discriminator(lambda value: "<text>" if isinstance(value, str) else "<mapping>"),
-    Words("'status', or a mapping with log_regex, file or python"),
+    Words("'status', 'evaluate', or a mapping with log_regex, file or python"),
 ]

@@ -27,7 +27,7 @@ from tao_ray.search.base import (
 )
 from tao_ray.search.parego import ParEgo
 from tao_ray.trial.failure import Failure, FailureKind
-from tao_ray.trial.state import PAUSED, EpochState, Objective, RunState, TrialState
+from tao_ray.trial.state import PAUSED, EpochState, Evaluation, Objective, RunState, TrialState
 
 Late = Mapping[int, Mapping[str, float]]
 
@@ -80,8 +80,11 @@ class Conductor:
         objective: Objective,
         journal: JournalWriter,
         limits: Limits,
+        evaluation: Evaluation | None = None,
     ):
+        """evaluation: None where the training reports the objective itself."""
         self.objective = objective
+        self._evaluation = evaluation
         self.limits = limits
         self.state = RunState()
         self.halt: Halt | None = None
@@ -114,13 +117,15 @@ class Conductor:
     ) -> Decision:
         """A trial completed an epoch; what it does now. `facts` are journalled with the epoch."""
         trial = self.state.trials[trial_id]
-        if not trial.alive:
+        if not trial.trains:
             return Decision.STOP
-        value = metrics.get(self.objective.metric)
-        loss = None if value is None else self.objective.loss(float(value))
-        data = {"epoch": epoch, "metrics": dict(metrics), "loss": loss, **facts}
-        if loss is not None and not math.isfinite(loss):
-            shown = f"{self.objective.metric} = {value} at epoch {epoch}"
+        judge = self._evaluation.guide if self._evaluation else self.objective
+        value = metrics.get(judge.metric) if judge else None
+        loss = None if judge is None or value is None else judge.loss(float(value))
+        known = {"loss": None, "guide": loss} if self._evaluation else {"loss": loss}
+        data = {"epoch": epoch, "metrics": dict(metrics), **known, **facts}
+        if judge is not None and loss is not None and not math.isfinite(loss):
+            shown = f"{judge.metric} = {value} at epoch {epoch}"
             failure = Failure(FailureKind.NAN, shown)
             self._end(trial, TrialStatus.FAILED, failure, after=Event("epoch", trial_id, data))
             return Decision.STOP
@@ -131,13 +136,15 @@ class Conductor:
     def on_completed(self, trial_id: str, late: Late | None = None) -> None:
         """The trial's job finished as it should. late: metrics of epochs already reported."""
         trial = self.state.trials[trial_id]
-        if trial.alive:
+        if trial.trains and self._evaluation:
+            self._apply(self._evaluating(trial, TrialStatus.COMPLETED, late))
+        elif trial.trains:
             self._end(trial, TrialStatus.COMPLETED, late=late)
 
     def on_failure(self, trial_id: str, failure: Failure, late: Late | None = None) -> bool:
         """The trial's job failed. Returns whether the trial goes on in a new job."""
         trial = self.state.trials[trial_id]
-        if not trial.alive:
+        if not trial.trains:
             return False
         if failure.kind.retried and trial.retries < self.limits.max_retries:
             self._record("retry", trial_id, failure=failure.to_json())
@@ -145,13 +152,39 @@ class Conductor:
         self._end(trial, TrialStatus.FAILED, failure, late=late)
         return False
 
+    def on_evaluated(self, trial_id: str, outcome: Mapping[str, float] | Failure) -> None:
+        """The trial's checkpoint was evaluated: what the evaluate job reported, or why not."""
+        trial = self.state.trials[trial_id]
+        metric = self.objective.metric
+        if isinstance(outcome, Failure):
+            self._end(trial, TrialStatus.FAILED, outcome)
+            return
+        value = outcome.get(metric)
+        if value is None:
+            seen = ", ".join(sorted(outcome)) or "no metric at all"
+            text = f"{metric} never appeared in the evaluation; seen: {seen}"
+            self._end(trial, TrialStatus.FAILED, Failure(FailureKind.METRIC_MISSING, text))
+            return
+        loss = self.objective.loss(float(value))
+        if not math.isfinite(loss):
+            text = f"{metric} = {value} by the evaluation"
+            self._end(trial, TrialStatus.FAILED, Failure(FailureKind.NAN, text))
+            return
+        data = {"epoch": trial.chosen, "loss": loss, "metrics": dict(outcome)}
+        self._end(trial, TrialStatus(trial.trained), after=Event("evaluated", trial_id, data))
+        self._stop_if_enough(loss)
+
     # -- what to do next ----------------------------------------------------------------------
 
     def settle_losers(self) -> list[str]:
         """End the paused trials that will never go on; their ids."""
         losers = self._rule.losers()
         for trial_id in losers:
-            self._end(self.state.trials[trial_id], TrialStatus.STOPPED)
+            trial = self.state.trials[trial_id]
+            if self._evaluation:
+                self._apply(self._evaluating(trial, TrialStatus.STOPPED))
+            else:
+                self._end(trial, TrialStatus.STOPPED)
         return losers
 
     def next_resumed(self) -> TrialState | None:
@@ -184,6 +217,10 @@ class Conductor:
         """Nothing runs, waits or will be proposed."""
         return self.state.exhausted and not any(t.alive for t in self.state.trials.values())
 
+    def trained(self) -> bool:
+        """Nothing trains, waits or will be proposed; trials may still have to be evaluated."""
+        return self.state.exhausted and not any(t.trains for t in self.state.trials.values())
+
     def check_progress(self) -> None:
         """Raises RuntimeError if trials stay paused for good: a defect of the rule."""
         waiting = [t.id for t in self.state.trials.values() if t.alive]
@@ -192,8 +229,8 @@ class Conductor:
             raise RuntimeError(f"paused trials that neither go on nor end: {', '.join(waiting)}")
 
     def unfinished(self) -> list[TrialState]:
-        """Trials that a resumed driver has to run again at once: alive and not paused."""
-        return self._active()
+        """Trials that a resumed driver has to train again at once: neither paused nor trained."""
+        return [t for t in self._active() if t.trains]
 
     def donors(self) -> list[WeightsFrom]:
         """The checkpoints that trials still to be proposed may start from."""
@@ -270,6 +307,8 @@ class Conductor:
         trial = self.state.trials[event.trial]
         if decision is not Decision.STOP:
             self._apply(decided)
+        elif self._evaluation:
+            self._apply(decided, self._evaluating(trial, TrialStatus.STOPPED))
         else:
             ended = {"status": TrialStatus.STOPPED.value, "failure": None}
             self._apply(decided, Event("ended", trial.id, ended))
@@ -296,6 +335,15 @@ class Conductor:
             self._stop_if_all_fail_alike(failure)
         self._stop_if_enough(None)
 
+    def _evaluating(
+        self, trial: TrialState, status: TrialStatus, late: Late | None = None
+    ) -> Event:
+        """The trial's training is over; a checkpoint of it is evaluated next."""
+        chosen = trial.guided(self.objective.at)
+        epoch = chosen.epoch if chosen else trial.last_epoch
+        data = {"epoch": epoch, "status": status.value, "late": late or {}}
+        return Event("evaluating", trial.id, data)
+
     def _apply(self, *events: Event) -> None:
         for event in self._append(*events):
             self.state.apply(event)
@@ -316,20 +364,30 @@ class Conductor:
             self._rule.resumed(trial.id)
         elif event.kind == "epoch":
             return self._inform_of_epoch(trial, event)
+        elif event.kind == "evaluating":
+            self._rule.gone(trial.id)
         elif event.kind == "ended":
             self._inform_of_end(trial)
         return None
 
     def _inform_of_epoch(self, trial: TrialState, event: Event) -> Decision | None:
-        epoch, loss = event.data["epoch"], event.data["loss"]
+        epoch, loss = event.data["epoch"], event.data["guide" if self._evaluation else "loss"]
         if loss is None or not math.isfinite(loss) or epoch <= trial.decided:
             return None  # not measured, a failure, or an epoch trained again after a restart
-        judged = trial.judged(self.objective.at)
-        assert judged is not None
-        assert judged.loss is not None
-        self._observe(trial, judged)
-        self._proposer.tell(trial.id, trial.config, epoch, judged.loss, TrialStatus.RUNNING)
-        decision = self._rule.report(trial.id, epoch, judged.loss)
+        if self._evaluation:
+            # The proposer is told what the evaluation says, in the end: two scales never mix.
+            guided = trial.guided(self.objective.at)
+            assert guided is not None
+            standing = guided.guide
+        else:
+            judged = trial.judged(self.objective.at)
+            assert judged is not None
+            assert judged.loss is not None
+            standing = judged.loss
+            self._observe(trial, judged)
+            self._proposer.tell(trial.id, trial.config, epoch, standing, TrialStatus.RUNNING)
+        assert standing is not None
+        decision = self._rule.report(trial.id, epoch, standing)
         # After the last epoch the job only has to say that it is done.
         return Decision.CONTINUE if epoch >= self.limits.max_epochs else decision
 
@@ -345,7 +403,8 @@ class Conductor:
             judged.loss if judged else None,
             status if judged else TrialStatus.FAILED,
         )
-        self._rule.gone(trial.id)
+        if trial.chosen is None:  # else it was gone when its training was over
+            self._rule.gone(trial.id)
         self._ended_since_best += 1
         if judged is not None and judged.loss is not None and judged.loss < self._best_loss:
             self._best_loss, self._ended_since_best = judged.loss, 0

@@ -6,6 +6,7 @@ What is known of them is in `evaluation_records`.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -38,6 +39,7 @@ from tao_ray.trial.failure import Failure, FailureKind
 from tao_ray.trial.state import EpochState, RunState, TrialState
 from tao_ray.trial.supervisor import RESULTS_DIR, result_files
 
+_WATCH_S = 0.2
 _MEASUREMENT = "metric metric_name direction metrics action data gpus job results_dir seconds"
 
 
@@ -185,6 +187,19 @@ class Evaluator:
             return self._records.settle(FINAL, INAPPLICABLE, "no trial succeeded", {})
         return self._with_delta(self._trial(FINAL, *good[0]))
 
+    def evaluate_trial(self, trial: TrialState) -> Record:
+        """Evaluate the checkpoint that was chosen of a trial whose training is over."""
+        assert trial.chosen is not None
+        return self._trial(trial.id, trial, trial.epochs[trial.chosen])
+
+    def pause(self, seconds: float) -> None:
+        """Wait, unless the run is stopped before or meanwhile: then raises what `watch` raises."""
+        self._watch(None)
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            time.sleep(_WATCH_S)
+            self._watch(None)
+
     def _trial_0(self, state: RunState) -> Record:
         trial = state.trials.get("0000")
         judged = trial.judged(self._plan.objective.at) if trial else None
@@ -207,11 +222,14 @@ class Evaluator:
             reason = f"there is no checkpoint of trial {trial.id}, epoch {judged.epoch} or before"
             return self._records.settle(name, FAILED if trains else INAPPLICABLE, reason, facts)
         checkpoint, facts["note"] = found
-        other = self._records.get(BASELINE if name == FINAL else FINAL)
-        if other.get("checkpoint") == checkpoint and other.get("status") == MEASURED:
-            reason = f"the same checkpoint as the {other['name']}'s"
-            facts |= {key: other.get(key) for key in _MEASUREMENT.split()}
-            return self._records.settle(name, REUSED, reason, {**facts, "checkpoint": checkpoint})
+        for other_name in (BASELINE, FINAL, trial.id):
+            other = self._records.get(other_name) if other_name != name else {}
+            if other.get("checkpoint") == checkpoint and other.get("status") == MEASURED:
+                whose = "trial" if other_name == trial.id else other_name
+                reason = f"the same checkpoint as the {whose}'s"
+                facts |= {key: other.get(key) for key in _MEASUREMENT.split()}
+                facts["checkpoint"] = checkpoint
+                return self._records.settle(name, REUSED, reason, facts)
         return self._evaluate(name, checkpoint, trial.config, facts)
 
     def _checkpoint(self, workspace: str, job: str, epoch: int) -> tuple[str, str | None] | None:

@@ -3,7 +3,7 @@
 A record is journalled whole whenever it changes, first when its job is about to be launched.
 
 ======== ========================================================================================
-name     "baseline" | "final"
+name     "baseline" | "final" | the id of a trial that is judged by an evaluate job
 status   "pending" | "running" | "measured" | "reused" | "failed" | "not applicable" | "skipped"
 reason   why, for every status but "running" and "measured"
 kind     what the baseline is: "checkpoint", "train" or "trial 0"
@@ -55,7 +55,9 @@ class Records:
         self._journal = journal
         self._say = say
         self._accepted_proxy = accepted_proxy
-        self._records = dict(RunState.fold(journal.read()).evaluations)
+        state = RunState.fold(journal.read())
+        of_trials = {t.id: t.evaluation for t in state.trials.values() if t.evaluation}
+        self._records = {**state.evaluations, **of_trials}
 
     def get(self, name: str) -> Record:
         """The newest record of this name; empty if there is none."""
@@ -67,7 +69,8 @@ class Records:
         path = self._run_dir.evaluation(name)
         record = {**facts, "accepted_proxy": self._accepted_proxy, "record": str(path)}
         if self._records.get(name) != record:
-            self._journal.append(Event("evaluation", data=record))
+            trial = None if name in (BASELINE, FINAL) else name
+            self._journal.append(Event("evaluation", trial, record))
             self._records[name] = record
         path.parent.mkdir(exist_ok=True)
         write_text(path, json.dumps(record, indent=1))

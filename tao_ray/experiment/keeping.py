@@ -126,4 +126,4 @@ def _is_over(state: RunState, lease: Lease) -> bool:
     job = next((j for j in trial.jobs if j.id == lease.job), None)
     if job is None or job.ended is None:
         return False
-    return not trial.alive or trial.status == PAUSED or job.retired or job is not trial.last_job
+    return not trial.trains or trial.status == PAUSED or job.retired or job is not trial.last_job

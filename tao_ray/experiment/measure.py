@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tao_ray.errors import TaoRayError
-from tao_ray.experiment.plan import Plan
 from tao_ray.network.network import Network
 from tao_ray.network.resolve import resolve_evaluation
 from tao_ray.platforms.base import Check
 from tao_ray.trial.state import Objective
+
+if TYPE_CHECKING:
+    from tao_ray.config import RunConfig
+    from tao_ray.experiment.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,40 @@ def find_measure(plan: Plan) -> Measure | Unmeasurable:
 
     Raises TaoRayError if `evaluation` names a metric of unknown direction.
     """
-    config, network = plan.config, plan.network
+    found = _evaluation(plan.config, plan.network)
+    if isinstance(found, Unmeasurable):
+        return found
+    return Measure(found, _objective(plan, found))
+
+
+def evaluated_objective(config: RunConfig, network: Network) -> tuple[str, str]:
+    """Metric and direction by which evaluate jobs judge trials (`objective.source: evaluate`).
+
+    Raises TaoRayError if the network cannot be evaluated, or no metric of it is known.
+    """
+    found = _evaluation(config, network)
+    if isinstance(found, Unmeasurable):
+        raise TaoRayError(found.reason, where="objective.source", remedy=found.remedy)
+    asked = config.objective
+    metric = asked.metric or config.evaluation.metric or found.metric
+    known = {config.evaluation.metric: config.evaluation.direction, found.metric: found.direction}
+    direction = asked.direction or known.get(metric)
+    if metric is None or direction is None:
+        what = (
+            "no metric of its evaluate action is known"
+            if metric is None
+            else (f"whether {metric!r} is to be minimized or maximized is not known")
+        )
+        raise TaoRayError(
+            what,
+            where="objective",
+            remedy="set objective.metric and objective.direction to what evaluate reports",
+        )
+    return metric, direction
+
+
+def _evaluation(config: RunConfig, network: Network) -> Network | Unmeasurable:
+    """The network's evaluate action, or why it cannot be run."""
     if network.package is None:
         return Unmeasurable(
             "a network without a package has no evaluate action that is known",
@@ -60,7 +97,7 @@ def find_measure(plan: Plan) -> Measure | Unmeasurable:
             f"{evaluation.action.name} of {network.package.name} reports no metrics in status.json",
             "run it by itself: tao-ray run CONFIG --action evaluate",
         )
-    return Measure(evaluation, _objective(plan, evaluation))
+    return evaluation
 
 
 def _objective(plan: Plan, evaluation: Network) -> Objective:
@@ -68,7 +105,9 @@ def _objective(plan: Plan, evaluation: Network) -> Objective:
     if evaluation.objective is not None:
         known[evaluation.objective.name] = evaluation.objective.direction
     asked = plan.config.evaluation
-    metric = asked.metric or evaluation.metric or plan.objective.metric
+    judged = plan.objective.metric
+    own = judged if plan.evaluation else evaluation.metric
+    metric = asked.metric or own or judged
     direction = asked.direction or known.get(metric)
     if direction is None:
         raise TaoRayError(
@@ -86,10 +125,9 @@ def objective_checks(plan: Plan) -> list[Check]:
     """
     accepted = plan.config.objective.accept_proxy
     metric = plan.network.objective
-    assert metric is not None  # a plan has one
     remedy = "or accept it: --set objective.accept_proxy=true"
     checks = []
-    if metric.proxy:
+    if plan.evaluation is None and metric is not None and metric.proxy:
         checks.append(
             Check(
                 "objective",

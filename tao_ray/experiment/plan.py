@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tao_ray.config.names import PLATFORMS
 from tao_ray.errors import TaoRayError
+from tao_ray.experiment.measure import evaluated_objective
 from tao_ray.experiment.warm_start import read_warm_start
 from tao_ray.network.ranges import derive_space
 from tao_ray.network.resolve import resolve_network
@@ -20,7 +21,7 @@ from tao_ray.search.parego import ParEgo
 from tao_ray.search.patience import Patience
 from tao_ray.search.registry import build
 from tao_ray.trial.sources import Hook, LogPattern, MetricFile, Source
-from tao_ray.trial.state import Objective
+from tao_ray.trial.state import Evaluation, Objective
 from tao_ray.trial.supervisor import TrialSetup
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from tao_ray.network.ranges import DerivedSpace
     from tao_ray.space import SearchSpace
 
+_LEARN_FROM_RUNGS = ("dehb", "pbt", "pb2")
+"""Algorithms whose proposals need the objective of trainings that have not ended."""
 _FOR_SEVERAL = ("bayesian", "tpe", "random")
 """Algorithms that can look for trade-offs: they let every trial train to its end."""
 
@@ -39,6 +42,7 @@ class Plan:
 
     max_epochs: epochs of a full training; 1 for an action without epochs (`single_shot`).
     train_sample_count: what the configuration says, else what preflight has counted, if it could.
+    evaluation: how trials are judged if not by what the training reports (`source: evaluate`).
     """
 
     config: RunConfig
@@ -49,6 +53,7 @@ class Plan:
     max_epochs: int
     single_shot: bool
     train_sample_count: int | None = None
+    evaluation: Evaluation | None = None
 
     @property
     def epochs(self) -> int | None:
@@ -72,11 +77,14 @@ class Plan:
         """What every trial of the run shares."""
         failures = self.config.failures
         hours = failures.job_timeout_hours
+        milestones = tuple(self.algorithm().rule.milestones())
+        guide = self.evaluation.guide if self.evaluation else None
         return TrialSetup(
             network=self.network,
-            metric=self.objective.metric,
+            metric=(guide or self.objective).metric,
+            metric_required=self.evaluation is None or bool(milestones),
             max_epochs=self.max_epochs,
-            milestones=tuple(self.algorithm().rule.milestones()),
+            milestones=milestones,
             single_shot=self.single_shot,
             source=_source(self.config, self.network, self.objective),
             gpus=gpus,
@@ -94,7 +102,7 @@ def make_plan(config: RunConfig, counted_samples: int | None = None) -> Plan:
     samples = config.data.train_sample_count or counted_samples
     network = resolve_network(config.model, config.data, config.objective, config.directory)
     _check_platform(config, network)
-    objective = _objective(config, network)
+    objective, evaluation = _objective(config, network)
     search = config.search
     derived = derive_space(network, search, batch_limit=samples)
     epochs = _full_epochs(network, search.max_epochs)
@@ -108,8 +116,19 @@ def make_plan(config: RunConfig, counted_samples: int | None = None) -> Plan:
         points=_first_points(search, derived.space),
         warm_start=past,
     )
-    plan = Plan(config, network, derived, objective, settings, epochs or 1, epochs is None, samples)
+    plan = Plan(
+        config,
+        network,
+        derived,
+        objective,
+        settings,
+        epochs or 1,
+        epochs is None,
+        samples,
+        evaluation,
+    )
     setup = plan.setup(gpus=0)  # builds the algorithm: its options are checked here
+    _check_guide(plan, setup)
     _trial_zero_spec(plan, setup)
     return plan
 
@@ -157,14 +176,22 @@ def _full_epochs(network: Network, asked: int | None) -> int | None:
     )
 
 
-def _objective(config: RunConfig, network: Network) -> Objective:
-    metric = network.objective
-    if metric is None:
+def _objective(config: RunConfig, network: Network) -> tuple[Objective, Evaluation | None]:
+    """What trials are judged by, and how, if not by what the training reports."""
+    metric, at = network.objective, config.objective.at
+    evaluation = None
+    if config.objective.source == "evaluate":
+        own = Objective(metric.name, metric.direction, at) if metric else None
+        name, direction = evaluated_objective(config, network)
+        evaluation = Evaluation(own)
+    elif metric is None:
         raise TaoRayError(
             f"{network.name} has no known objective for {network.action.name}",
             where="objective",
             remedy="set objective.metric and objective.direction",
         )
+    else:
+        name, direction = metric.name, metric.direction
     others = tuple((other.metric, other.direction) for other in config.objective.others)
     if others and config.search.algorithm not in _FOR_SEVERAL:
         raise TaoRayError(
@@ -172,18 +199,40 @@ def _objective(config: RunConfig, network: Network) -> Objective:
             where="search.algorithm",
             remedy=f"choose one of: {', '.join(_FOR_SEVERAL)}",
         )
-    return Objective(metric.name, metric.direction, config.objective.at, others)
+    return Objective(name, direction, at, others), evaluation
+
+
+def _check_guide(plan: Plan, setup: TrialSetup) -> None:
+    """Raises TaoRayError for an algorithm that cannot do with an evaluation after the training."""
+    if plan.evaluation is None:
+        return
+    algorithm = plan.config.search.algorithm
+    if algorithm in _LEARN_FROM_RUNGS:
+        raise TaoRayError(
+            f"{algorithm} learns from values at its rungs, and an evaluate job gives a value only "
+            "after the training",
+            where="objective.source",
+            remedy="take another search.algorithm, such as auto, asha or bayesian",
+        )
+    if setup.milestones and plan.evaluation.guide is None:
+        raise TaoRayError(
+            f"{algorithm} stops trials early by what the training reports, and no metric of "
+            f"{plan.network.name}'s training is known",
+            where="objective.source",
+            remedy="take a search.algorithm that trains every trial to its end: random, bayesian, "
+            "tpe; or auto with search.options.early_stopping: false",
+        )
 
 
 def _source(config: RunConfig, network: Network, objective: Objective) -> Source | None:
     """Where the objective's value is; None for status.json. Raises TaoRayError."""
     asked, metric = config.objective.source, network.objective
-    if isinstance(asked, str):
+    if asked == "status":
         return None
-    if asked is None:
+    if asked is None or isinstance(asked, str):
         if metric is None or metric.source != "file" or network.metric_file is None:
             return None
-        return MetricFile(network.metric_file, objective.metric)
+        return MetricFile(network.metric_file, metric.name)
     if asked.log_regex is not None:
         return LogPattern(asked.log_regex)
     if asked.file is not None:

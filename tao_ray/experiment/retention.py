@@ -29,6 +29,7 @@ AUTO, MANUAL = "auto", "manual"
 BEST = "the best trial"
 FRONT = "no other trial is better in every objective"
 MAY_WIN = "the best epoch of a trial that may still win"
+TO_EVALUATE = "it is evaluated, to judge the trial"
 RESUME = "the trial may go on from it"
 DONOR = "a later trial may start from its weights"
 REFERENCE = "trial 0, what the winner is compared with"
@@ -101,7 +102,12 @@ def needs_of(
         chosen.setdefault(front.id, [(at.epoch, FRONT)])
     for trial in trials.values():
         judged = trial.judged(objective.at)
-        if trial.alive and judged and (bar is None or _rank((trial, judged)) < bar):
+        guided = trial.guided(objective.at)
+        if trial.alive and trial.chosen is not None:
+            chosen[trial.id] = [(trial.chosen, TO_EVALUATE)]
+        elif trial.alive and guided:
+            chosen[trial.id] = [(guided.epoch, MAY_WIN)]
+        elif trial.alive and judged and (bar is None or _rank((trial, judged)) < bar):
             chosen[trial.id] = [(judged.epoch, MAY_WIN)]
         elif trial.id == "0000" and judged and _is_reference(state):
             chosen.setdefault(trial.id, []).append((judged.epoch, REFERENCE))

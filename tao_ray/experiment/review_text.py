@@ -65,8 +65,8 @@ def document(review: Review) -> Iterator[str]:
         ("at a time", str(plan.settings.max_concurrent)),
         ("seed", str(search.seed)),
         ("objective", f"{objective.direction} `{objective.metric}`"),
-        ("judged by", f"the {objective.at} epoch of a trial"),
-        ("decision epochs", ", ".join(map(str, plan.algorithm().rule.milestones())) or "none"),
+        ("judged by", _judged_text(plan)),
+        ("decision epochs", _decision_text(plan)),
     )
     yield from _space(plan)
     yield from _section("First trials")
@@ -135,6 +135,23 @@ def _first(trial: FirstTrial, plan: Plan) -> Iterator[str]:
     for change in trial.adjustments:
         yield f"- adjusted: `{change.key}` {change.asked} -> {change.used}: {change.reason}"
     yield f"\n```{plan.network.config_format}\n{trial.spec.rstrip()}\n```"
+
+
+def _judged_text(plan: Plan) -> str:
+    at = plan.objective.at
+    if plan.evaluation is None:
+        return f"the {at} epoch of a trial"
+    guide = plan.evaluation.guide
+    which = f"{at} epoch by `{guide.metric}`" if guide else "last epoch"
+    return f"an evaluate job of each trial, on the checkpoint of its {which}"
+
+
+def _decision_text(plan: Plan) -> str:
+    epochs = ", ".join(map(str, plan.algorithm().rule.milestones()))
+    if not epochs:
+        return "none"
+    guide = plan.evaluation.guide if plan.evaluation else None
+    return f"{epochs}, by `{guide.metric}` of the training" if guide else epochs
 
 
 def _amount(plan: Plan) -> str:

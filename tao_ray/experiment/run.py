@@ -30,6 +30,7 @@ from tao_ray.experiment.result import Result, run_status, search_space, write_re
 from tao_ray.experiment.retention import Retention
 from tao_ray.experiment.run_dir import RunDir, results_root
 from tao_ray.experiment.staging import STAGED_DATA, stage_data
+from tao_ray.experiment.trial_evaluations import TrialEvaluations
 from tao_ray.experiment.warm_start import keep_warm_start
 from tao_ray.experiment.watchdog import Watchdog
 from tao_ray.files import write_text
@@ -154,7 +155,9 @@ def _drive(plan: Plan, run_dir: RunDir, view: View) -> Result:
                 limits.max_concurrent,
             )
             trackers = open_trackers(plan.config.tracking, info, view.say)
-            conductor = Conductor(plan.algorithm(), plan.objective, journal, limits)
+            conductor = Conductor(
+                plan.algorithm(), plan.objective, journal, limits, plan.evaluation
+            )
             state = conductor.state
             conductor.replay(journal.read())
             result = _Search(plan, run_dir, view, conductor, journal, trackers).run()
@@ -237,6 +240,8 @@ class _Search:
         self._budget = Budget(plan.config.budget, conductor)
         self._demand = Demand(self._platform, plan.settings.trials, plan.settings.max_concurrent)
         self._told = len(conductor.state.notices)
+        self._closing = False
+        self._evaluations = self._trial_evaluations() if plan.evaluation else None
 
     def run(self) -> Result:
         """Search, then write the result. Jobs that nobody follows are ended on every way out, and
@@ -265,14 +270,31 @@ class _Search:
             self._plan, self._run_dir, conductor.state, self._platform, status, reason, resumable
         )
 
+    def _trial_evaluations(self) -> TrialEvaluations:
+        evaluator = Evaluator(
+            self._plan,
+            self._run_dir,
+            self._platform,
+            self._gpus,
+            self._journal,
+            watch=self._until_closing,
+        )
+        slots = self._plan.settings.max_concurrent
+        return TrialEvaluations(evaluator, self._put_away, slots)
+
     def _search(self) -> None:
         """Search; afterwards no job runs, and what the trials have written is collected."""
         conductor = self._conductor
         try:
             with self._control.listening():
-                if not conductor.finished():
+                if not conductor.trained():
                     self._tune()
+                if self._evaluations:
+                    self._evaluations.finish(conductor, self._poll)
         finally:
+            self._closing = True
+            if self._evaluations:
+                self._evaluations.close()
             self._watchdog.close()
             self._put_away_jobs(only_done_with=False)
         conductor.catch_up()
@@ -299,6 +321,10 @@ class _Search:
     def _watch(self, event: object) -> None:
         self._control.poll()
         if self._interrupted():
+            raise JobStopped
+
+    def _until_closing(self, event: object) -> None:
+        if self._closing or self._interrupted():
             raise JobStopped
 
     def _interrupted(self) -> bool:
@@ -338,6 +364,8 @@ class _Search:
 
     def _poll(self) -> None:
         self._control.poll()
+        if self._evaluations:
+            self._evaluations.look(self._conductor)
         now = time.time()
         if now - self._shown >= _VIEW_EVERY_S:
             self._shown = now
@@ -362,7 +390,7 @@ class _Search:
             for t in RunState.fold(self._journal.read()).trials.values()
             if t.last_job
             and t.last_job.ended is None
-            and (not only_done_with or not t.alive or t.last_job.retired)
+            and (not only_done_with or not t.trains or t.last_job.retired)
         ]
         with ThreadPoolExecutor(_PARALLEL_STOPS) as pool:
             list(pool.map(self._put_away, trials))

@@ -110,8 +110,8 @@ class SchedulerAdapter(_NotInSnapshots, TrialScheduler):
             if not news.failure:
                 self._conductor.on_completed(trial.trial_id, news.late)
             return str(TrialScheduler.STOP)
-        alive = self._conductor.state.trials[trial.trial_id].alive
-        return str(TrialScheduler.CONTINUE if alive else TrialScheduler.STOP)
+        trains = self._conductor.state.trials[trial.trial_id].trains
+        return str(TrialScheduler.CONTINUE if trains else TrialScheduler.STOP)
 
     def _on_epoch(self, tune_controller: Any, trial: Trial, news: Epoch) -> str:
         decision = self._conductor.on_epoch(

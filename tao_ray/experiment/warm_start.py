@@ -95,9 +95,7 @@ def _trials(
             yield trial["hyperparameters"], max(epochs), objective.loss(trial["metric"])
 
 
-def _require_same(
-    source: Path, names: tuple[Any, Any], network: str, objective: Objective
-) -> None:
+def _require_same(source: Path, names: tuple[Any, Any], network: str, objective: Objective) -> None:
     if names != (network, objective.metric):
         raise TaoRayError(
             f"that run is of {names[0]} by {names[1]}, this one of {network} by {objective.metric}",

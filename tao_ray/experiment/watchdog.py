@@ -42,4 +42,4 @@ class Watchdog:
 
 def _should_have_ended(trial: TrialState) -> bool:
     job = trial.last_job
-    return job is not None and job.ended is None and (not trial.alive or trial.status == PAUSED)
+    return job is not None and job.ended is None and (not trial.trains or trial.status == PAUSED)

@@ -54,8 +54,12 @@ def resolve_network(
     conventions = _conventions(package, action)
     check_gates(package, action, conventions, has_spec=model.spec is not None)
     network = _assemble(Request(package, action, conventions, model, data))
-    metric = choose_metric(objective, action, conventions, network.base_spec, package.name)
-    notes = [*network.notes, metric.note]
+    if objective.source == "evaluate":  # the objective is the evaluation's: see `Plan`
+        metric, remark = default_metric(action, conventions, network.base_spec), None
+    else:
+        metric = choose_metric(objective, action, conventions, network.base_spec, package.name)
+        remark = metric.note
+    notes = [*network.notes, remark]
     if conventions.dataset_convert_required:
         notes.append(f"{package.name} needs its action dataset_convert run on the data before")
     notes += [

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from tao_ray.search.base import TrialStatus
 from tao_ray.tracking.tracker import RunInfo
-from tao_ray.trial.state import PAUSED, PENDING, RUNNING, RunState
+from tao_ray.trial.state import EVALUATING, PAUSED, PENDING, RUNNING, RunState
 
 if TYPE_CHECKING:
     from tao_ray.experiment.result import Result
 
 _ENDS = (TrialStatus.COMPLETED, TrialStatus.STOPPED, TrialStatus.FAILED)
-STATES = (PENDING, RUNNING, PAUSED, *(status.value for status in _ENDS))
+STATES = (PENDING, RUNNING, PAUSED, EVALUATING, *(status.value for status in _ENDS))
 
 GAUGES = {
     "tao_best_metric": "The objective of the best trial so far, in its own direction",
@@ -39,7 +39,8 @@ def figures(state: RunState, info: RunInfo, now: float) -> dict[str, float]:
 
     now: seconds since the epoch.
     """
-    running = trials_by_state(state)[RUNNING]
+    by_state = trials_by_state(state)
+    running = by_state[RUNNING] + by_state[EVALUATING]
     best = state.best(info.objective)
     shown = {
         "tao_trials_planned": info.trials,

@@ -12,7 +12,15 @@ from rich.table import Table
 from rich.text import Text
 
 from tao_ray.search.base import TrialStatus
-from tao_ray.trial.state import PAUSED, PENDING, RUNNING, Objective, RunState, TrialState
+from tao_ray.trial.state import (
+    EVALUATING,
+    PAUSED,
+    PENDING,
+    RUNNING,
+    Objective,
+    RunState,
+    TrialState,
+)
 
 if TYPE_CHECKING:
     from tao_ray.experiment.plan import Plan
@@ -21,6 +29,7 @@ if TYPE_CHECKING:
 
 _STYLES = {
     RUNNING: "cyan",
+    EVALUATING: "cyan",
     PENDING: "dim",
     PAUSED: "yellow",
     TrialStatus.COMPLETED.value: "green",

@@ -11,14 +11,19 @@ proposed config, info, start: a trial exists (the proposer has been told `starte
 job      job, segment, resume_epoch: about to be launched
 launched job: it runs; adjustments: spec values that had to differ from what was asked
 epoch    job, epoch, metrics, loss (None where the objective was not measured), seconds, seen;
-         late: metrics of earlier epochs that became known since
+         late: metrics of earlier epochs that became known since; guide: the loss that rungs go
+         by, where it is not the objective's
 decision epoch, decision ("continue" | "pause" | "stop")
 job_end  job, code, signal, stopped: nothing of the job runs any more
 retry    failure: an infrastructure failure; the trial goes on in a new job
 resumed  a paused trial runs again
+evaluating epoch, status: the training is over, with this status if the checkpoint of this epoch
+         can be evaluated; late
+evaluated epoch, loss, metrics: the objective, measured by an evaluate job
 ended    status ("completed" | "stopped" | "failed"), failure, late
 said     text: a notice to the user
-evaluation name ("baseline" | "final"), and the whole record of it (`experiment.evaluation`)
+evaluation name ("baseline", "final" or the trial's), and the whole record of it
+         (`experiment.evaluation_records`)
 deleted  paths, bytes: checkpoints that nothing needs; held, held_by_all: bytes of checkpoints
          there were before, of this trial and of all
 kept     mode, kept, held_by_all: the checkpoints left at the run's end, and why
@@ -40,7 +45,7 @@ from tao_ray.search.base import Decision, TrialStatus, WeightsFrom
 from tao_ray.search.parego import pareto_front
 from tao_ray.trial.failure import Failure
 
-PENDING, RUNNING, PAUSED = "pending", "running", "paused"
+PENDING, RUNNING, PAUSED, EVALUATING = "pending", "running", "paused", "evaluating"
 
 
 @dataclass(frozen=True)
@@ -74,8 +79,22 @@ class Objective:
 
 
 @dataclass(frozen=True)
+class Evaluation:
+    """The objective is measured by an evaluate job of each trial, after its training.
+
+    guide: the training's own metric, by which rungs decide and the checkpoint is chosen; None if
+    it reports none that is known: then the last checkpoint is evaluated.
+    """
+
+    guide: Objective | None = None
+
+
+@dataclass(frozen=True)
 class EpochState:
-    """One completed epoch. `loss` is None where the objective was not measured."""
+    """One completed epoch. `loss` is None where the objective was not measured.
+
+    guide: the loss of the training's own metric, where the objective comes from evaluate jobs.
+    """
 
     epoch: int
     metrics: Mapping[str, float]
@@ -83,6 +102,7 @@ class EpochState:
     seconds: float | None
     time: float
     job: str
+    guide: float | None = None
 
 
 @dataclass
@@ -104,7 +124,11 @@ class JobState:
 
 @dataclass
 class TrialState:
-    """One trial. deleted, deleted_bytes, peak_bytes: of its checkpoints."""
+    """One trial. deleted, deleted_bytes, peak_bytes: of its checkpoints.
+
+    Of one whose objective is measured by an evaluate job: trained: how its training ended; chosen:
+    the epoch whose checkpoint is evaluated; evaluation: the record of that.
+    """
 
     id: str
     config: Mapping[str, Any]
@@ -122,11 +146,19 @@ class TrialState:
     deleted: int = 0
     deleted_bytes: int = 0
     peak_bytes: int = 0
+    trained: str = ""
+    chosen: int | None = None
+    evaluation: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def alive(self) -> bool:
         """Not ended."""
         return self.ended is None
+
+    @property
+    def trains(self) -> bool:
+        """Its training is not over: it runs, or may go on."""
+        return self.alive and self.status != EVALUATING
 
     @property
     def last_epoch(self) -> int:
@@ -146,6 +178,14 @@ class TrialState:
         if at == "last":
             return epochs[-1]
         return min(epochs, key=lambda e: (e.loss, e.epoch))
+
+    def guided(self, at: str) -> EpochState | None:
+        """As `judged`, by the training's own metric where the objective is measured elsewhere."""
+        found = [self.epochs[e] for e in sorted(self.epochs)]
+        guided = [(e.guide, e.epoch) for e in found if e.guide is not None]
+        if not guided:
+            return None
+        return self.epochs[guided[-1][1] if at == "last" else min(guided)[1]]
 
     @property
     def last_job(self) -> JobState | None:
@@ -273,6 +313,7 @@ def _apply_to_trial(trial: TrialState, event: Event) -> None:
             data.get("seconds"),
             event.time,
             data["job"],
+            data.get("guide"),
         )
     elif event.kind == "decision":
         trial.decided = data["epoch"]
@@ -288,6 +329,14 @@ def _apply_to_trial(trial: TrialState, event: Event) -> None:
         trial.jobs[-1].retired = True
     elif event.kind == "resumed":
         trial.status = RUNNING
+    elif event.kind == "evaluating":
+        trial.status, trial.trained, trial.chosen = EVALUATING, data["status"], data["epoch"]
+    elif event.kind == "evaluation":
+        trial.evaluation = data
+    elif event.kind == "evaluated":
+        judged = trial.epochs[data["epoch"]]
+        metrics = {**judged.metrics, **data["metrics"]}
+        trial.epochs[data["epoch"]] = replace(judged, metrics=metrics, loss=data["loss"])
     elif event.kind == "deleted":
         trial.deleted += len(data["paths"])
         trial.deleted_bytes += data["bytes"]

@@ -51,7 +51,8 @@ class TrialSetup:
 
     milestones: the rule's rungs, which validation and checkpoint intervals must divide.
     single_shot: the action has no epochs; its one result counts as epoch 1.
-    source: where the objective's value is, if not in status.json.
+    source: where the objective's value is, if not in status.json. metric_required: a job that
+    never reports the metric is a failure; False where its checkpoint is evaluated all the same.
     """
 
     network: Network
@@ -60,6 +61,7 @@ class TrialSetup:
     milestones: tuple[int, ...] = ()
     single_shot: bool = False
     source: Source | None = None
+    metric_required: bool = True
     gpus: int = 0
     env: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -142,7 +144,7 @@ class Supervisor:
         try:
             if self._handle is None and not self._news:
                 self.refresh()
-                if not self._trial.alive or self._trial.status == PAUSED:
+                if not self._trial.trains or self._trial.status == PAUSED:
                     # Its supervising process was started again after the decision.
                     self.put_away()
                     return Idle()
@@ -232,7 +234,7 @@ class Supervisor:
         handle = self._platform.attach(job.id)
         if handle is not None:
             self._finish(handle, job)
-        elif job.retired or not self._trial.alive:
+        elif job.retired or not self._trial.trains:
             self._record("job_end", job=job.id, code=None, signal=None, stopped=False)
 
     def _intend(self, last: JobState | None) -> JobState:
@@ -489,8 +491,13 @@ class Supervisor:
 
     def _measured(self) -> bool:
         """Whether the objective was measured, by this job or an earlier one."""
-        own = self._setup.metric in self._reader.metric_names_seen or bool(self._found)
-        return own or bool(self._trial.measured())
+        setup = self._setup
+        own = setup.metric in self._reader.metric_names_seen or bool(self._found)
+        return (
+            own
+            or not setup.metric_required
+            or bool(self._trial.measured() or self._trial.guided("last"))
+        )
 
     # -- ending -------------------------------------------------------------------------------
 

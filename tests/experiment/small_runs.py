@@ -55,7 +55,11 @@ class SmallRun:
         """Run every trial to its end."""
         plan = self.plan
         conductor = Conductor(
-            plan.algorithm(), plan.objective, self.journal, Limits(plan.max_epochs, 1)
+            plan.algorithm(),
+            plan.objective,
+            self.journal,
+            Limits(plan.max_epochs, 1),
+            plan.evaluation,
         )
         conductor.mark(
             "started",

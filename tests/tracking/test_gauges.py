@@ -34,6 +34,7 @@ def test_the_figures_of_a_run_that_has_ended(tmp_path: Path) -> None:
         "pending": 0,
         "running": 0,
         "paused": 0,
+        "evaluating": 0,
         "completed": 6,
         "stopped": 1,
         "failed": 2,
