@@ -62,14 +62,16 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 def test_an_error_is_printed_for_its_reader(tmp_path: Path) -> None:
     path = tmp_path / "run.yaml"
     path.write_text("name: a\nmodel: {package: p}\nsearch: {algorithm: asha}\n")
-    done = tao_ray("check", str(path), "--set", "search.algorithm=autoresearch", "--set", "search.trials=0")
+    done = tao_ray(
+        "check", str(path), "--set", "search.algorithm=autoresearch", "--set", "search.trials=0"
+    )
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr == (
         "error: 2 problems in the configuration\n"
         "--set search.algorithm: planned, not available in this version (got 'autoresearch')\n"
         "  -> available: auto, random, bayesian, bfbo, tpe, hyperband, hyperband_es, asha, bohb, dehb, "
-            "pbt, pb2\n"
+        "pbt, pb2\n"
         "--set search.trials: must be a whole number of at least 1 (got 0)\n"
     )
 
