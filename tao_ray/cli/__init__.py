@@ -32,6 +32,7 @@ COMMANDS = {
     "compare": ("tao_ray.cli.compare", "put runs side by side"),
     "export": ("tao_ray.cli.export", "write the winner out for the next step of a workflow"),
     "stop": ("tao_ray.cli.stop", "ask a running search to stop in order"),
+    "machines": ("tao_ray.cli.machines", "list or delete rented machines"),
     "schema": ("tao_ray.cli.schema", "print the JSON Schema of a configuration, for editors"),
 }
 """Name -> (module, one line of help), in the order that ``--help`` lists them."""

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
+from urllib.parse import unquote
 
 from tao_ray.platforms.base import (
     Event,
@@ -75,8 +76,9 @@ class KeptFiles:
         return bool(found)
 
     def location(self, workspace: str, path: str) -> str:
-        """Where a kept file lies, as an address."""
-        return f"{self._storage.uri}/{workspace}/files/{path}"
+        """Where a kept file lies: a path on this host, or a URI."""
+        address = f"{self._storage.uri}/{workspace}/files/{path}"
+        return unquote(address.removeprefix("file://")) if address[:7] == "file://" else address
 
     def drop(self, workspace: str, path: str) -> None:
         """Delete a kept file, or all below a directory."""
