@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Literal
 
@@ -27,9 +28,18 @@ class EvaluationConfig(Section):
         "of the metric.",
     )
 
+    python: str | None = Field(
+        default=None,
+        description="A function of yours, `module:function`, that returns the metric's value from "
+        "what an evaluate job has written; [objectives](objectives.md#a-function) has its "
+        "signature. Default: what status.json says.",
+    )
+
     def rules(self) -> Iterator[Finding]:
         if self.direction is not None and self.metric is None:
             yield Finding(("direction",), "needs the metric it is about", "set evaluation.metric")
+        if self.python is not None and not re.fullmatch(r"[\w.]+:\w+", self.python):
+            yield Finding(("python",), "must be module:function")
 
 
 class ReviewConfig(Section):

@@ -35,9 +35,11 @@ from tao_ray.journal import JournalWriter
 from tao_ray.network.conventions import TRAINING_ACTIONS
 from tao_ray.platforms.base import Platform
 from tao_ray.search.base import TrialStatus
+from tao_ray.trial.classify import kind_of_error
 from tao_ray.trial.failure import Failure, FailureKind
+from tao_ray.trial.sources import Hook, HookError, Report
 from tao_ray.trial.state import EpochState, RunState, TrialState
-from tao_ray.trial.supervisor import RESULTS_DIR, result_files
+from tao_ray.trial.supervisor import RESULTS_DIR, read_result, result_files
 
 _WATCH_S = 0.2
 _MEASUREMENT = "metric metric_name direction metrics action data gpus job results_dir seconds"
@@ -297,15 +299,35 @@ class Evaluator:
         if isinstance(done, dict):
             return done
         ended, record = done
-        value = ended.metrics.get(objective.metric)
+        metrics = dict(ended.metrics)
+        if measure.hook is not None:
+            try:
+                metrics |= self._by_hook(measure.hook, objective.metric, ended, record)
+            except HookError as error:
+                return self._records.fail(record, Failure(kind_of_error(error), str(error)))
+        value = metrics.get(objective.metric)
         if value is None:
-            return self._records.fail(record, _missing(objective.metric, ended.metrics))
+            return self._records.fail(record, _missing(objective.metric, metrics))
         if not math.isfinite(value):
             return self._records.fail(
                 record, Failure(FailureKind.NAN, f"{objective.metric} = {value}")
             )
-        facts = {**record, "metric": value, "metrics": dict(ended.metrics)}
+        facts = {**record, "metric": value, "metrics": metrics}
         return self._records.settle(name, MEASURED, "", facts)
+
+    def _by_hook(
+        self, hook: Hook, metric: str, ended: Ended, record: Mapping[str, Any]
+    ) -> dict[str, float]:
+        """What the user's function says of an evaluate job. Raises HookError."""
+        handle = self._platform.attach(record["job"])
+        report = Report(
+            record.get("epoch") or 1,
+            dict(ended.metrics),
+            ended.log,
+            lambda path: read_result(handle, path),
+        )
+        value = hook.value(report)
+        return {} if value is None else {metric: value}
 
     def _run(
         self, name: str, job: JobPlan, prefix: str, facts: Mapping[str, Any]

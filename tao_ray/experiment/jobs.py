@@ -7,8 +7,8 @@ jobs of one trial; here is the short form for a job that stands alone.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tao_ray.network.network import Network
@@ -48,13 +48,15 @@ class Ended:
     """How a job ended. `failure` is None if it did what it should.
 
     metrics: latest value of each metric. epochs: what it reported, by epoch (empty for an action
-    without epochs). seconds: from its start, as far as it was seen, to its end.
+    without epochs). seconds: from its start, as far as it was seen, to its end. log: the last lines
+    of its output.
     """
 
     failure: Failure | None
     metrics: Mapping[str, float]
     epochs: Mapping[int, Mapping[str, float]]
     seconds: float
+    log: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -158,7 +160,8 @@ class _Follower:
                     self._watch(event)
                 elif isinstance(event, Exit):
                     self._take(self._reader.close())
-                    return self._ended(self._failure(event, plain_lines(bytes(log))))
+                    lines = plain_lines(bytes(log))
+                    return replace(self._ended(self._failure(event, lines)), log=lines)
                 elif self._timed_out():
                     handle.stop(_GRACE_S)
                     text = f"no end after {self._timeout_s:.0f} s"

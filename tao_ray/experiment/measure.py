@@ -9,6 +9,7 @@ from tao_ray.errors import TaoRayError
 from tao_ray.network.network import Network
 from tao_ray.network.resolve import resolve_evaluation
 from tao_ray.platforms.base import Check
+from tao_ray.trial.sources import Hook
 from tao_ray.trial.state import Objective
 
 if TYPE_CHECKING:
@@ -18,10 +19,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Measure:
-    """How a model is evaluated: the network's evaluate action and the metric it reports."""
+    """How a model is evaluated: the network's evaluate action and the metric it reports.
+
+    hook: the user's function that says the metric; None: status.json does.
+    """
 
     network: Network
     objective: Objective
+    hook: Hook | None = None
 
     @property
     def data(self) -> dict[str, str]:
@@ -40,12 +45,16 @@ class Unmeasurable:
 def find_measure(plan: Plan) -> Measure | Unmeasurable:
     """How this run's models are evaluated.
 
-    Raises TaoRayError if `evaluation` names a metric of unknown direction.
+    Raises TaoRayError if `evaluation` names a metric of unknown direction, HookError.
     """
     found = _evaluation(plan.config, plan.network)
     if isinstance(found, Unmeasurable):
         return found
-    return Measure(found, _objective(plan, found))
+    asked = plan.config.evaluation.python
+    hook = Hook(asked, str(plan.config.directory), "evaluation.python") if asked else None
+    if hook is not None:
+        hook.load()
+    return Measure(found, _objective(plan, found), hook)
 
 
 def evaluated_objective(config: RunConfig, network: Network) -> tuple[str, str]:
@@ -92,10 +101,10 @@ def _evaluation(config: RunConfig, network: Network) -> Network | Unmeasurable:
             f"{network.package.name} has no action that evaluates what {network.action.name} makes",
             "choose a network that has one",
         )
-    if not evaluation.conventions.writes_status:
+    if not evaluation.conventions.writes_status and config.evaluation.python is None:
         return Unmeasurable(
             f"{evaluation.action.name} of {network.package.name} reports no metrics in status.json",
-            "run it by itself: tao-ray run CONFIG --action evaluate",
+            "set evaluation.python to a function that finds the metric in what it writes",
         )
     return evaluation
 

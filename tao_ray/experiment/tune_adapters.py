@@ -33,8 +33,10 @@ class _NotInSnapshots:
 class SearchAdapter(_NotInSnapshots, SearchAlgorithm):
     """Gives Tune the conductor's trials, under their own ids; unfinished ones first."""
 
-    def __init__(self, conductor: Conductor):
+    def __init__(self, conductor: Conductor, poll: Callable[[], None]):
+        """poll: called whenever Tune asks for a trial: without one it asks nothing else."""
         self._conductor = conductor
+        self._poll = poll
         self._again = deque(conductor.unfinished())
         self._spec: dict[str, Any] = {}
         self._parser = _make_parser()
@@ -46,6 +48,7 @@ class SearchAdapter(_NotInSnapshots, SearchAlgorithm):
 
     def next_trial(self) -> Trial | None:
         """The next trial to queue, or None when there is no room or nothing to try now."""
+        self._poll()
         self._conductor.check_progress()
         if self._conductor.halt:
             return None

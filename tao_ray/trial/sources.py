@@ -115,17 +115,19 @@ class MetricFile:
 class Hook:
     """A user's function: ``def objective(report: Report) -> float | None``.
 
-    target: ``module:function``. directory: where the module is looked for first.
+    target: ``module:function``. directory: where the module is looked for first. key: where the
+    configuration names it.
     """
 
     target: str
     directory: str = ""
+    key: str = "objective.source.python"
     _loaded: list[Callable[[Report], Any]] = field(
         default_factory=list, compare=False, repr=False, init=False
     )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"target": self.target, "directory": self.directory, "_loaded": []}
+        return {**self.__dict__, "_loaded": []}
 
     def load(self) -> Callable[[Report], Any]:
         """The function. Raises HookError."""
@@ -138,11 +140,11 @@ class Hook:
             except (ImportError, AttributeError, SyntaxError) as error:
                 raise HookError(
                     f"{self.target} cannot be imported: {error}",
-                    where="objective.source.python",
+                    where=self.key,
                     remedy="put the module beside the configuration, or install it",
                 ) from error
             if not callable(function):
-                raise HookError(f"{self.target} is not a function", where="objective.source.python")
+                raise HookError(f"{self.target} is not a function", where=self.key)
             self._loaded.append(function)
         return self._loaded[0]
 
@@ -155,7 +157,7 @@ class Hook:
         except Exception as error:
             raise HookError(
                 f"{self.target} failed at epoch {report.epoch}: {type(error).__name__}: {error}",
-                where="objective.source.python",
+                where=self.key,
             ) from error
 
     def missing(self, report: Report) -> str:

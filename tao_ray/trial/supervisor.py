@@ -432,13 +432,7 @@ class Supervisor:
     def _read_result(self, path: str) -> bytes:
         """A file below the results directory. FileNotFoundError if there is none."""
         assert self._job is not None
-        handle = self._platform.attach(self._job.id)
-        if handle is None:
-            raise FileNotFoundError(path)
-        with tempfile.TemporaryDirectory() as scratch:
-            target = Path(scratch, "file")
-            handle.fetch(f"{RESULTS_DIR}/{path}", str(target))
-            return target.read_bytes()
+        return read_result(self._platform.attach(self._job.id), path)
 
     def _status_reader(self) -> StatusReader:
         return StatusReader(objective=None if self._setup.source else self._setup.metric)
@@ -557,6 +551,16 @@ def result_files(handle: JobHandle | None) -> dict[str, int]:
     """Files below the results directory: path -> bytes."""
     files = handle.list(RESULTS_DIR) if handle else {}
     return {path.removeprefix(f"{RESULTS_DIR}/"): size for path, size in files.items()}
+
+
+def read_result(handle: JobHandle | None, path: str) -> bytes:
+    """A file below the results directory. FileNotFoundError if there is none."""
+    if handle is None:
+        raise FileNotFoundError(path)
+    with tempfile.TemporaryDirectory() as scratch:
+        target = Path(scratch, "file")
+        handle.fetch(f"{RESULTS_DIR}/{path}", str(target))
+        return target.read_bytes()
 
 
 def _says_when_finished(network: Network) -> bool:

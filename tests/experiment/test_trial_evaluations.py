@@ -267,3 +267,37 @@ def test_it_lifts_the_proxy_blocker(tmp_path: Path, shared_dir: Path) -> None:
     assert plan.evaluation.guide is not None
     assert plan.evaluation.guide.metric == "val_mAP50"
     assert [(c.name, c.ok) for c in objective_checks(plan)] == [("evaluation", True)]
+
+
+def test_a_users_function_says_what_an_evaluation_is_worth(tmp_path: Path) -> None:
+    (tmp_path / "judging_trials.py").write_text(
+        "def score(report):\n"
+        "    lines = report.read('evaluate/status.json').splitlines()\n"
+        "    assert report.log\n"
+        "    return 100 * report.metrics['test_acc_1'] + len(lines) / 1000 + report.epoch\n"
+    )
+    evaluation = {
+        "metric": "score",
+        "direction": "maximize",
+        "python": "judging_trials:score",
+    }
+    run = EvaluatedRun(tmp_path, evaluation=evaluation)
+    assert run.plan.objective.metric == "score"
+    trial = run.train()
+    run.evaluate()
+    record, chosen = trial.evaluation, trial.chosen
+    status = Path(record["results_dir"], "evaluate", "status.json").read_text().splitlines()
+    value = 100 * record["metrics"]["test_acc_1"] + len(status) / 1000 + (chosen or 0)
+    assert record["metric"] == record["metrics"]["score"] == value
+    assert trial.judged("best").loss == -value  # type: ignore[union-attr]
+
+
+def test_a_users_function_that_fails(tmp_path: Path) -> None:
+    (tmp_path / "failing_judge.py").write_text("def score(report):\n    return report.read('no')\n")
+    run = EvaluatedRun(tmp_path, evaluation={"python": "failing_judge:score"})
+    trial = run.train()
+    run.evaluate()
+    assert trial.failure is not None
+    assert "failing_judge:score failed at epoch" in trial.failure.message
+    with pytest.raises(TaoRayError, match="cannot be imported"):
+        EvaluatedRun(tmp_path, evaluation={"python": "no_such_module:score"}).evaluations()
