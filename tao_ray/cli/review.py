@@ -26,7 +26,9 @@ def run(args: argparse.Namespace) -> int:
     from tao_ray.experiment.preflight import preflight, require
     from tao_ray.experiment.review import make_review
     from tao_ray.experiment.run_dir import results_root
+    from tao_ray.experiment.staging import unstaged
     from tao_ray.platforms import open_platform
+    from tao_ray.platforms.base import HasPrices
 
     config = load_config(args.config, args.overrides)
     found = preflight(config)
@@ -34,9 +36,12 @@ def run(args: argparse.Namespace) -> int:
     root = results_root(config.results)
     jobs = root / config.name / "<time>" / "jobs"
     platform, gpus = open_platform(config.platform, jobs, plan.settings.max_concurrent)
-    review = make_review(plan, platform, gpus, root, warnings=tuple(found.warnings))
+    afar = unstaged(plan, platform)
+    review = make_review(plan, platform, gpus, root, warnings=(*found.warnings, *afar))
     print(review.markdown(), end="")
     for text in too_long(plan, review.estimate):
         print(f"\n{text}: it needs --accept-long, or lower {KNOBS}")
+    if afar and isinstance(platform, HasPrices):
+        print("\nthe data that is not staged needs --accept-unstaged")
     platform.close()
     return 0

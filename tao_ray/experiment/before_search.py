@@ -62,20 +62,25 @@ def before_search(
     answers: Answers,
     console: Console,
     warnings: Sequence[Check] = (),
+    unstaged: Sequence[Check] = (),
 ) -> None:
     """Do what comes before the search. Returns if it may start.
 
-    gpus: those of a trial. Raises NoConsent, TaoRayError if the baseline failed, Stopped.
+    gpus: those of a trial. unstaged: data that could not be staged, which is in the warnings too.
+    Raises NoConsent, TaoRayError if the baseline failed, Stopped.
     """
     if begun(run_dir).agreed:
         return
     state = RunState.fold(_events(run_dir))
     run_dir.stop_request.unlink(missing_ok=True)
+    afar = [check.detail for check in unstaged]
     if baseline_comes_first(plan):
         if isinstance(platform, HasPrices) and BASELINE not in state.evaluations:
             price = platform.price_per_hour(1)
             shown = "at a price that is not known" if price is None else f"at {price:.2f} USD/h"
-            consent(platform, answers, [], f"the baseline, one job {shown}, before the review")
+            what = f"the baseline, one job {shown}, before the review"
+            consent(platform, answers, [], what, afar)
+            afar = []  # agreed to
         _evaluate_baseline(plan, run_dir, platform, gpus, console)
         state = RunState.fold(_events(run_dir))
     review = make_review(
@@ -92,7 +97,7 @@ def before_search(
     for line in [review.markdown()] if asked else review.summary():
         console.print(line, markup=False, soft_wrap=True)
     console.print(f"review: {run_dir.review}", markup=False, soft_wrap=True)
-    by = consent(platform, answers, too_long(plan, review.estimate), "the search")
+    by = consent(platform, answers, too_long(plan, review.estimate), "the search", afar)
     with closing(Journal(run_dir.journal, wait_s=_WRITER_WAIT_S)) as journal:
         counted = None if plan.config.data.train_sample_count else plan.train_sample_count
         journal.append(Event("consent", data={"by": by, "counted_samples": counted}))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tao_ray.errors import TaoRayError
@@ -26,6 +26,7 @@ class Answers:
     yes: bool = False
     accept_long: bool = False
     ask: Ask | None = None
+    accept_unstaged: bool = False
 
 
 class NoConsent(TaoRayError):
@@ -61,12 +62,25 @@ def too_long(plan: Plan, estimate: Estimate) -> list[str]:
     ]
 
 
-def consent(platform: Platform, answers: Answers, exceeded: list[str], what: str) -> str:
+def consent(
+    platform: Platform,
+    answers: Answers,
+    exceeded: Sequence[str],
+    what: str,
+    unstaged: Sequence[str] = (),
+) -> str:
     """Have the run agreed to. Returns by whom: "--yes", "terminal" or "free platform".
 
-    exceeded: see `too_long`. what: what is about to start, for the question.
+    exceeded: see `too_long`. what: what is about to start, for the question. unstaged: data that
+    every trial reads from afar; it needs an answer of its own where that costs money.
     Raises NoConsent.
     """
+    if unstaged and isinstance(platform, HasPrices) and not answers.accept_unstaged:
+        text = "; ".join(unstaged)
+        if answers.ask is None or answers.yes:
+            raise NoConsent(text, remedy="say --accept-unstaged, or put the data on the machines")
+        if not answers.ask(f"{text}. Go on all the same?"):
+            raise NoConsent("not started", remedy="put the data on the machines")
     if exceeded and not answers.accept_long:
         text = "; ".join(exceeded)
         if answers.ask is None or answers.yes:

@@ -30,6 +30,7 @@ def summary(review: Review) -> list[str]:
         *([f"cost: {_cost_text(review)}"] if isinstance(review.platform, HasPrices) else ()),
         f"baseline: {_baseline_text(review)}",
         f"final evaluation: {_final_text(plan)}",
+        f"retention: {_retention_text(plan)}",
     ]
 
 

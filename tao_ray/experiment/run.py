@@ -121,7 +121,7 @@ def _begin(
         lambda text: console.print(text, markup=False, soft_wrap=True),
     )
     warnings = (*found.warnings, *unstaged)
-    before_search(plan, run_dir, platform, gpus, answers, console, warnings)
+    before_search(plan, run_dir, platform, gpus, answers, console, warnings, unstaged)
     platform.close()
     return _drive(plan, run_dir, view)
 
@@ -337,7 +337,7 @@ class _Search:
         from tao_ray.experiment.tune_adapters import SchedulerAdapter, SearchAdapter
         from tao_ray.trial.trainable import TrialTrainable
 
-        search = SearchAdapter(self._conductor)
+        search = SearchAdapter(self._conductor, self._poll)
         trainable = tune.with_parameters(
             TrialTrainable, setup=self._setup, platform=self._platform, journal=self._journal
         )

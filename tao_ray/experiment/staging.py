@@ -57,7 +57,7 @@ def stage_data(
     Raises TaoRayError: not enough space, unreadable archive, S3 refuses.
     """
     locations = _locations(plan.config.data)
-    shared = isinstance(platform, SharesFiles) and platform.shares_files
+    shared = _is_shared(platform)
     records = []
     for source, keys in locations.items():
         began = time.monotonic()
@@ -76,6 +76,18 @@ def stage_data(
         config = plan.config.model_copy(update={"data": data})
         plan = make_plan(config, plan.train_sample_count)
     return plan, [_warning(r, plan.settings.trials) for r in records if r["status"] == NOT_STAGED]
+
+
+def unstaged(plan: Plan, platform: Platform) -> list[Check]:
+    """What `stage_data` could not stage, without staging anything."""
+    if _is_shared(platform):
+        return []
+    records = [{"source": s, **_unstaged(s)} for s in _locations(plan.config.data)]
+    return [_warning(r, plan.settings.trials) for r in records if r["status"] == NOT_STAGED]
+
+
+def _is_shared(platform: Platform) -> bool:
+    return isinstance(platform, SharesFiles) and platform.shares_files
 
 
 def _locations(data: DataConfig) -> dict[str, list[str]]:

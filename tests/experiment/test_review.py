@@ -179,6 +179,30 @@ def test_who_agrees(
     assert caught.value.exit_code == 2
 
 
+AFAR = ["s3://bucket/train: every trial reads it from S3, 20 x 3.00 GB"]
+
+
+@pytest.mark.parametrize(
+    ("platform", "answers", "by"),
+    [
+        (FREE, Answers(), "free platform"),
+        (PAID, Answers(yes=True), None),
+        (PAID, Answers(yes=True, accept_unstaged=True), "--yes"),
+        (PAID, Answers(accept_unstaged=True), None),
+        (PAID, Answers(ask=lambda question: True), "terminal"),
+        (PAID, Answers(ask=lambda question: "Start" in question), None),
+    ],
+)
+def test_data_that_is_read_from_afar_needs_an_answer_where_that_costs_money(
+    tmp_path: Path, platform: type[LocalPlatform], answers: Answers, by: str | None
+) -> None:
+    if by is not None:
+        assert consent(platform(tmp_path), answers, [], "the search", AFAR) == by
+        return
+    with pytest.raises(NoConsent):
+        consent(platform(tmp_path), answers, [], "the search", AFAR)
+
+
 def test_knobs_are_named_for_a_long_run(tmp_path: Path) -> None:
     with pytest.raises(NoConsent) as caught:
         consent(LocalPlatform(tmp_path), Answers(yes=True), LONG, "the search")
