@@ -36,6 +36,7 @@ from tao_ray.experiment.watchdog import Watchdog
 from tao_ray.files import write_text
 from tao_ray.journal import Event, JournalLocked, is_being_written
 from tao_ray.platforms import PlatformError, open_platform
+from tao_ray.report import report_line
 from tao_ray.tracking.opening import check_tracking, open_trackers
 from tao_ray.tracking.tracker import RunInfo, Trackers
 from tao_ray.trial.state import RunState
@@ -164,6 +165,7 @@ def _drive(plan: Plan, run_dir: RunDir, view: View) -> Result:
         finally:
             trackers.close(state, result)
             view.close(state, result)
+        view.say(report_line(run_dir))
         return result
 
 
