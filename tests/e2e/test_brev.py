@@ -1,4 +1,4 @@
-"""Whole searches on the emulated Brev: real SSH servers, real Docker Engines where there are any."""
+"""Whole searches on the emulated Brev: real SSH servers, real Docker Engines if there are any."""
 
 from __future__ import annotations
 
@@ -98,9 +98,10 @@ def searches(tmp_path: Path, emulator: BrevEmulator) -> Searches:
     return Searches(tmp_path, emulator)
 
 
-def until(holds: Callable[[], Any]) -> None:
+def until(holds: Callable[[], Any], driver: subprocess.Popen[str]) -> None:
     deadline = time.monotonic() + WAIT_S
     while not holds():
+        assert driver.poll() is None, driver.communicate()[0]
         assert time.monotonic() < deadline, "it did not come about"
         time.sleep(0.1)
 
@@ -147,7 +148,7 @@ def test_the_main_job_in_containers_killed_and_resumed(
     )
     seen = ArgumentWatch()
     driver = searches.start(A_TOKEN=SECRET)
-    until(lambda: searches.epochs() >= 8)
+    until(lambda: searches.epochs() >= 8, driver)
     driver.send_signal(signal.SIGKILL)
     driver.wait()
     driver = searches.start("--resume", A_TOKEN=SECRET)
@@ -174,7 +175,8 @@ def test_a_vanished_machine_costs_no_more_than_the_epochs_since_the_last_copy(
     )
     driver = searches.start()
     kept = searches.directory / "runs"
-    until(lambda: list(kept.glob("b/*/kept/*/files/results/train/model_epoch_00[1-9]*")))
+    copies = "b/*/kept/*/files/results/train/model_epoch_00[1-9]*"
+    until(lambda: list(kept.glob(copies)), driver)
     emulator.vanish(emulator.alive()[0])
     out = finished(driver, 0)
     state = searches.state()
