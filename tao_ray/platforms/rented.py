@@ -24,7 +24,7 @@ from tao_ray.platforms.base import (
 )
 from tao_ray.platforms.kept import KeptFiles
 from tao_ray.platforms.machine import Engine, Machine
-from tao_ray.platforms.pool_host import Pool, PoolHost, PoolSpec, RecordedPool
+from tao_ray.platforms.pool_host import Pool, PoolHost, PoolSpec, RecordedPool, RemotePool
 
 _BEGINNING = Offset()
 
@@ -46,10 +46,15 @@ class RentedPlatform:
         self._kept = kept
         self._host: PoolHost | None = None
         self._handles: dict[str, RentedJob] = {}
+        self._journal = journal
         self._client: Pool = RecordedPool(journal)
 
     def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_host": None, "_handles": {}}
+        # A pool of this very process cannot be asked from another; its journal can be read.
+        client = (
+            self._client if isinstance(self._client, RemotePool) else RecordedPool(self._journal)
+        )
+        return {**self.__dict__, "_host": None, "_handles": {}, "_client": client}
 
     @property
     def pool(self) -> Pool:
