@@ -122,7 +122,9 @@ class RunConfig(Section):
     )
     results: Location | None = Field(
         default=None,
-        description="Where run directories are made. Default: `runs` in the working directory.",
+        description="Where run directories are made. Default: `runs` in the working directory. "
+        "With `s3://bucket/prefix` they are made there too, and records and the winner's "
+        "checkpoint are stored in the bucket at the run's end.",
     )
     baseline: Literal["auto", "train", "skip"] = Field(
         default="auto",

@@ -21,6 +21,7 @@ from tao_ray.errors import TaoRayError
 from tao_ray.experiment.data_checks import data_checks
 from tao_ray.experiment.measure import objective_checks
 from tao_ray.experiment.plan import Plan, make_plan
+from tao_ray.experiment.publish import bucket_checks
 from tao_ray.experiment.run_dir import results_root
 from tao_ray.network.spec import build_spec
 from tao_ray.platforms import open_platform
@@ -80,6 +81,7 @@ def preflight(
         checks += platform.preflight()
         platform.close()
     checks += results_checks(config)
+    checks += bucket_checks(config)
     checks += _tracking_checks(config)
     if plan is not None:
         found, samples = data_checks(config, plan.network, here)
@@ -137,6 +139,8 @@ def _command(config: RunConfig, network: Network) -> Iterator[Check]:
     if not words or not re.fullmatch(r"[\w./+-]+", words[0]):
         return  # shell text of its own; only running it would tell
     activate = platform.activate if platform else None
+    if activate and not os.path.isfile(activate):
+        return  # the platform's own checks say so
     source = f". {shlex.quote(activate)} && " if activate else ""
     path = f"{os.path.dirname(sys.executable)}:{os.environ.get('PATH', os.defpath)}"
     done = subprocess.run(
@@ -204,8 +208,10 @@ def results_checks(config: RunConfig) -> list[Check]:
     """Where the run directory will be."""
     root = results_root(config.results).expanduser().absolute()
     there = next(p for p in (root, *root.parents) if p.exists())
+    remedy = "set `results` to a directory you can write to"
+    if not there.is_dir():
+        return [Check("results", False, f"{there} is not a directory", remedy)]
     if not os.access(there, os.W_OK):
-        remedy = "set `results` to a directory you can write to"
         return [Check("results", False, f"{there} may not be written to", remedy)]
     free = shutil.disk_usage(there).free
     return [
@@ -244,15 +250,19 @@ def _batch_checks(plan: Plan, gpus: int) -> Iterator[Check]:
 
 def show(checks: tuple[Check, ...], console: Console) -> None:
     """One table, then each remedy on a line of its own, to be copied."""
+    console.print(_table(checks))
+    for check in checks:
+        if not check.ok and check.remedy:
+            console.print(f"{check.name} -> {check.remedy}", markup=False, soft_wrap=True)
+
+
+def _table(checks: tuple[Check, ...]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for header in ("", "check", "finding"):
         table.add_column(header, overflow="fold")
     for check in checks:
         table.add_row(_mark(check), Text(check.name), Text(check.detail))
-    console.print(table)
-    for check in checks:
-        if not check.ok and check.remedy:
-            console.print(f"{check.name} -> {check.remedy}", markup=False, soft_wrap=True)
+    return table
 
 
 def _mark(check: Check) -> Text:
@@ -272,12 +282,15 @@ def require_ok(found: Preflight, console: Console) -> None:
     """Shows the table and raises PreflightError if a run may not start."""
     problems = found.problems
     if problems:
-        show(found.checks, console)
+        console.print(_table(found.checks))
+        listed = [f"  {c.name}: {c.detail}" + _then(c.remedy) for c in problems]
         raise PreflightError(
-            f"{len(problems)} of {len(found.checks)} checks failed: "
-            + "; ".join(f"{c.name}: {c.detail}" for c in problems),
-            remedy="; ".join(c.remedy for c in problems if c.remedy) or None,
+            "\n".join([f"{len(problems)} of {len(found.checks)} checks failed:", *listed])
         )
+
+
+def _then(remedy: str) -> str:
+    return f"\n    -> {remedy}" if remedy else ""
 
 
 def install_missing(found: Preflight, console: Console, ask: Callable[[str], bool]) -> bool:

@@ -219,7 +219,7 @@ def _checkpoint(
             path = f"{results}/{name}"
             if isinstance(platform, KeepsCopies):
                 path = platform.kept(trial.id).get(f"{RESULTS_DIR}/{name}", path)
-            return {"path": path, "epoch": candidate, "bytes": files[name]}
+            return {"path": path, "file": name, "epoch": candidate, "bytes": files.get(name)}
     return None
 
 

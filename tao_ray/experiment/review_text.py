@@ -12,6 +12,7 @@ from tao_ray.experiment.evaluation import CHECKPOINT, SKIPPED, TRAIN, baseline_k
 from tao_ray.experiment.measure import Measure, Unmeasurable, find_measure
 from tao_ray.experiment.plan import Plan
 from tao_ray.experiment.result import search_space
+from tao_ray.experiment.run_dir import is_uri
 from tao_ray.platforms.base import HasPrices
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def document(review: Review) -> Iterator[str]:
         ("image", f"{image}, not used on this platform" if unused else image),
         ("price", _price_text(review)),
         ("starting weights", config.model.checkpoint or "none: training from scratch"),
-        ("results", str(review.where or review.results_root)),
+        ("results", _results_text(review)),
     )
     yield from _section("Data")
     package_format = network.package.data_format if network.package else None
@@ -136,6 +137,12 @@ def _first(trial: FirstTrial, plan: Plan) -> Iterator[str]:
     for change in trial.adjustments:
         yield f"- adjusted: `{change.key}` {change.asked} -> {change.used}: {change.reason}"
     yield f"\n```{plan.network.config_format}\n{trial.spec.rstrip()}\n```"
+
+
+def _results_text(review: Review) -> str:
+    place = str(review.where or review.results_root)
+    stored = review.plan.config.results
+    return f"{place}; at the end in {stored}" if is_uri(stored) else place
 
 
 def _judged_text(plan: Plan) -> str:

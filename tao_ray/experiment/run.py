@@ -25,6 +25,7 @@ from tao_ray.experiment.keeping import Keeper
 from tao_ray.experiment.machines import Demand, machines
 from tao_ray.experiment.plan import Plan
 from tao_ray.experiment.preflight import Preflight, preflight, require
+from tao_ray.experiment.publish import publish
 from tao_ray.experiment.quiet import quiet
 from tao_ray.experiment.result import Result, run_status, search_space, write_result
 from tao_ray.experiment.retention import Retention
@@ -161,11 +162,14 @@ def _drive(plan: Plan, run_dir: RunDir, view: View) -> Result:
             )
             state = conductor.state
             conductor.replay(journal.read())
-            result = _Search(plan, run_dir, view, conductor, journal, trackers).run()
+            search = _Search(plan, run_dir, view, conductor, journal, trackers)
+            result = search.run()
         finally:
             trackers.close(state, result)
             view.close(state, result)
         view.say(report_line(run_dir))
+        if stored := search.publish(result):
+            view.say(stored)
         return result
 
 
@@ -272,6 +276,10 @@ class _Search:
             self._plan, self._run_dir, conductor.state, self._platform, status, reason, resumable
         )
 
+    def publish(self, result: Result) -> str | None:
+        """See `tao_ray.experiment.publish`. After `run`, and after the report was written."""
+        return publish(self._plan, self._run_dir, result, self._platform, self._journal)
+
     def _trial_evaluations(self) -> TrialEvaluations:
         evaluator = Evaluator(
             self._plan,
@@ -343,7 +351,7 @@ class _Search:
         trainable = tune.with_parameters(
             TrialTrainable, setup=self._setup, platform=self._platform, journal=self._journal
         )
-        tune.Tuner(
+        tuner = tune.Tuner(
             # The supervisors sleep on a stream; what a trial really needs is on the platform.
             tune.with_resources(trainable, {"cpu": 0.001}),
             tune_config=tune.TuneConfig(
@@ -362,7 +370,13 @@ class _Search:
                 checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
                 failure_config=tune.FailureConfig(max_failures=self._conductor.limits.max_retries),
             ),
-        ).fit()
+        )
+        try:
+            tuner.fit()
+        except tune.TuneError as error:
+            if isinstance(error.__context__, TaoRayError):  # what our adapters raised in it
+                raise error.__context__ from None
+            raise
 
     def _poll(self) -> None:
         self._control.poll()

@@ -93,17 +93,35 @@ class RunDir:
             raise TaoRayError(
                 f"{ref!r} has {len(found)} runs:\n{listed}", remedy="name one of these directories"
             )
+        for path in (Path(ref).expanduser(), root / ref):
+            if cls(path).experiment.is_file():
+                raise TaoRayError(
+                    "this run has not begun its search",
+                    where=str(path),
+                    remedy="it waits for an answer, is still preparing, or was given up; start it "
+                    "with `tao-ray tune`",
+                )
         known = [run.id for path in _subdirectories(root) for run in cls.all(path)]
         raise TaoRayError(
             f"no run {ref!r}",
             where=str(root),
-            remedy=f"known runs: {', '.join(known[-8:])}" if known else "no run was started here",
+            remedy=f"known runs: {', '.join(known[-8:])}"
+            if known
+            else "no run was started from here; give the run's directory",
         )
 
 
 def results_root(configured: str | None) -> Path:
-    """Where run directories are: what `results` says, else ``runs`` in the working directory."""
-    return Path(configured) if configured else DEFAULT_ROOT
+    """Where run directories are: what `results` says, else ``runs`` in the working directory.
+
+    A run with its results elsewhere (a URI) has its directory here all the same.
+    """
+    return Path(configured) if configured and not is_uri(configured) else DEFAULT_ROOT
+
+
+def is_uri(results: str | None) -> bool:
+    """Whether `results` names a storage, such as a bucket, rather than a directory."""
+    return results is not None and "://" in results
 
 
 def _subdirectories(path: Path) -> list[Path]:

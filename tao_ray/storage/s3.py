@@ -57,7 +57,8 @@ class S3Storage:
         if not source.is_dir():
             files = {key: source}
         with self._errors(f"store {key}"):
-            self._delete([marker(key)])
+            if self._manifest(key) is not None:
+                self._delete([marker(key)])
             there = self._list(key)
             manifest = {
                 name: {"size": path.stat().st_size, "sha256": self._upload(path, name, there)}

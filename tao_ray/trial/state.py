@@ -28,6 +28,7 @@ deleted  paths, bytes: checkpoints that nothing needs; held, held_by_all: bytes 
          there were before, of this trial and of all
 kept     mode, kept, held_by_all: the checkpoints left at the run's end, and why
 machine  what a rented machine does, see `tao_ray.platforms.ledger`
+published uri, bytes: what is left of the run was stored there
 exhausted the search will propose nothing more
 ======== ========================================================================================
 """

@@ -10,7 +10,7 @@ import yaml
 from tao_ray.config import RunConfig, load_config
 from tao_ray.experiment.conductor import Conductor, Limits
 from tao_ray.experiment.plan import Plan, make_plan
-from tao_ray.experiment.run_dir import RunDir
+from tao_ray.experiment.run_dir import RunDir, results_root
 from tao_ray.journal import Journal
 from tao_ray.platforms.local import LocalPlatform
 from tao_ray.trial.state import RunState
@@ -47,7 +47,7 @@ class SmallRun:
 
     def __init__(self, config: RunConfig):
         self.plan: Plan = make_plan(config)
-        self.run_dir = RunDir.create(Path(str(config.results)), config.name)
+        self.run_dir = RunDir.create(results_root(config.results), config.name)
         self.platform = LocalPlatform(self.run_dir.jobs)
         self.journal = Journal(self.run_dir.journal)
 
