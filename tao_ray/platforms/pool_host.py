@@ -10,9 +10,10 @@ from typing import Any, Protocol, cast
 
 from tao_ray.journal import Event, JournalWriter, read_events
 from tao_ray.platforms.base import PlatformError
+from tao_ray.platforms.fleet import PoolSettings
 from tao_ray.platforms.ledger import KIND, Ledger
 from tao_ray.platforms.machine import Machine, MachineProvider
-from tao_ray.platforms.pool import MachinePool, Place, PoolSettings
+from tao_ray.platforms.pool import MachinePool, Place
 
 
 class PoolSpec(Protocol):

@@ -11,9 +11,10 @@ import pytest
 
 from tao_ray.journal import Event
 from tao_ray.platforms.base import CapacityError, LinkError, PlatformError
+from tao_ray.platforms.fleet import PoolSettings
 from tao_ray.platforms.ledger import KIND, Ledger
 from tao_ray.platforms.machine import MachineShape
-from tao_ray.platforms.pool import MachinePool, PoolSettings
+from tao_ray.platforms.pool import MachinePool
 
 PRICE = 2.0
 
@@ -143,7 +144,7 @@ def test_a_machine_is_made_when_a_job_waits_and_used_again(world: World) -> None
     done(pool, "a-1")
     assert lease(pool, "b-1", "b") == "m-1"
     assert world.landlord.ever == ["m-1"]
-    assert world.whats("m-1")[:4] == ["wanted", "asked", "ready", "idle"]
+    assert world.whats("m-1")[:4] == ["wanted", "asked", "ready", "leased"]
 
 
 def test_the_intent_is_on_record_before_the_request(world: World) -> None:
@@ -303,7 +304,7 @@ def test_a_machine_that_does_not_answer_is_given_up_only_after_a_while(world: Wo
     for _ in range(5):
         world.now += 100.0
         pool.tick()
-        until(lambda: not pool._machines[name].busy)
+        until(lambda: not pool._fleet.machines[name].busy)
     place = pool.where("a-1")
     assert place is not None
     assert place.here, "its job may be well"
@@ -318,7 +319,7 @@ def test_a_machine_that_answers_again_is_used_on(world: World) -> None:
     name = lease(pool, "a-1", "a")
     pool.trouble(name)
     pool.tick()
-    until(lambda: not pool._machines[name].busy)
+    until(lambda: not pool._fleet.machines[name].busy)
     done(pool, "a-1")
     assert lease(pool, "b-1", "b") == name
 

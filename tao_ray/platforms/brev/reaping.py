@@ -9,7 +9,7 @@ from typing import Any
 
 from tao_ray.platforms.brev.provider import BrevProvider
 from tao_ray.platforms.brev.spec import BrevSpec
-from tao_ray.platforms.pool import PoolSettings
+from tao_ray.platforms.fleet import PoolSettings
 from tao_ray.platforms.reaper import ReaperSpec
 
 

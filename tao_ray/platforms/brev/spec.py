@@ -12,8 +12,8 @@ from tao_ray.platforms.brev.cli import BrevCli
 from tao_ray.platforms.brev.names import machine_name
 from tao_ray.platforms.brev.provider import BrevProvider, Progress, Times
 from tao_ray.platforms.brev.records import InstanceType
+from tao_ray.platforms.fleet import PoolSettings
 from tao_ray.platforms.machine import Machine, MachineShape
-from tao_ray.platforms.pool import PoolSettings
 from tao_ray.platforms.ssh import SshMachine
 from tao_ray.platforms.ssh_config import SshTarget
 
