@@ -185,6 +185,10 @@ class Fleet:
         except TaoRayError as error:
             self._could_not_make(machine, error)
             return
+        except Exception as error:
+            _log.exception("make %s", machine.name)
+            self._could_not_make(machine, PlatformError(f"{error!r}", where=machine.name))
+            return
         finally:
             self._here.making = None
         with self.lock:

@@ -281,6 +281,18 @@ def test_machines_that_can_never_be_made_are_an_error(world: World) -> None:
     assert any("no credit" in text for text in world.said)
 
 
+def test_a_defect_while_making_is_not_repeated_without_pause(world: World) -> None:
+    world.landlord.refusals = [ZeroDivisionError("oops")]
+    pool = world.pool(retry=60.0)
+    with pytest.raises(CapacityError):
+        pool.lease("a-1", "a")
+    until(lambda: not pool.left())
+    with pytest.raises(CapacityError, match="oops"):
+        pool.lease("a-1", "a")
+    pool.tick()
+    assert pool.left() == []
+
+
 def test_a_machine_that_vanished_is_lost_with_its_jobs(world: World) -> None:
     pool = world.pool()
     name = lease(pool, "a-1", "a")
