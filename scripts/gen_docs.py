@@ -1,11 +1,19 @@
 #!/usr/bin/env python3
-"""Write docs/configuration.md from the models in tao_ray/config. Run it after changing them."""
+"""Write what the documentation says about keys from their models. Run it after changing them.
+
+docs/configuration.md is generated as a whole, from tao_ray/config. In docs/algorithms.md the table
+of each algorithm's knobs is, between ``<!-- knobs: NAME -->`` and ``<!-- end of knobs -->``.
+"""
 
 from __future__ import annotations
 
 import inspect
+import re
 from pathlib import Path
-from typing import get_args, get_origin
+from typing import Annotated, Any, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from tao_ray.config import (
     ALGORITHMS,
@@ -20,8 +28,12 @@ from tao_ray.config import (
 from tao_ray.config.base import Section
 from tao_ray.config.describe import hints, section_of, words
 from tao_ray.config.sources import SourceConfig
+from tao_ray.search import options_model
 
-TARGET = Path(__file__).resolve().parent.parent / "docs" / "configuration.md"
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+TARGET = DOCS / "configuration.md"
+ALGORITHMS_PAGE = DOCS / "algorithms.md"
+_KNOBS = re.compile(r"(<!-- knobs: (\w+) -->\n).*?(<!-- end of knobs -->)", re.DOTALL)
 
 INTRODUCTION = """\
 # Configuration
@@ -142,6 +154,11 @@ def render() -> str:
     return "\n".join(parts)
 
 
+def with_knobs(page: str) -> str:
+    """`page` with the tables of knobs as the options models have them now."""
+    return _KNOBS.sub(lambda found: f"{found[1]}{_table(options_model(found[2]))}{found[3]}", page)
+
+
 def _items(section: type[Section]) -> list[tuple[str, type[Section]]]:
     """The keys that hold a list of sections, with those."""
     found = []
@@ -156,11 +173,11 @@ def _prose(section: type[Section]) -> str:
     return f"{inspect.getdoc(section)}\n"
 
 
-def _table(section: type[Section], within: str = "") -> str:
+def _table(section: type[BaseModel], within: str = "") -> str:
     lines = ["| Key | Accepts | Default | Meaning |", "|---|---|---|---|"]
     for key, annotation in hints(section).items():
         field = section.model_fields[key]
-        accepts = words(annotation)
+        accepts = words(_bounded(annotation, field))
         if section_of(annotation) is not None:
             accepts = f"[a mapping](#{within}{key})"
         meaning = field.description or ""
@@ -169,14 +186,24 @@ def _table(section: type[Section], within: str = "") -> str:
     return "\n".join(lines) + "\n"
 
 
-def _default(section: type[Section], key: str) -> str:
+def _bounded(annotation: Any, field: FieldInfo) -> Any:
+    """The type with the bounds that were given to `Field` instead of to the type."""
+    if get_origin(annotation) is not Annotated:
+        for bound in field.metadata:
+            annotation = Annotated[annotation, bound]
+    return annotation
+
+
+def _default(section: type[BaseModel], key: str) -> str:
     field = section.model_fields[key]
     if field.is_required():
         return "required"
     default = field.get_default(call_default_factory=True)
     if default is None or isinstance(default, Section):
         return ""
-    return f"`{str(default).lower() if isinstance(default, bool) else default}`"
+    if isinstance(default, bool):
+        return f"`{str(default).lower()}`"
+    return f"`{round(default, 3) if isinstance(default, float) else default}`"
 
 
 def _names() -> str:
@@ -197,4 +224,7 @@ def _names() -> str:
 
 if __name__ == "__main__":
     TARGET.write_text(render(), encoding="utf-8")
-    print(f"wrote {TARGET}")
+    ALGORITHMS_PAGE.write_text(
+        with_knobs(ALGORITHMS_PAGE.read_text(encoding="utf-8")), encoding="utf-8"
+    )
+    print(f"wrote {TARGET} and the knobs in {ALGORITHMS_PAGE}")

@@ -10,8 +10,8 @@ from functools import cache
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from annotated_types import Ge, Gt
-from pydantic import SecretStr
+from annotated_types import Ge, Gt, Le, Lt
+from pydantic import BaseModel, SecretStr
 
 from tao_ray.config.base import Section, Words
 from tao_ray.config.problems import KeyPath
@@ -44,12 +44,17 @@ def words(annotation: Any) -> str:
 
 
 def _bounds(metadata: tuple[Any, ...]) -> str:
+    texts = []
     for item in metadata:
         if isinstance(item, Ge):
-            return f" of at least {item.ge}"
-        if isinstance(item, Gt):
-            return f" above {item.gt}"
-    return ""
+            texts.append(f"of at least {item.ge}")
+        elif isinstance(item, Gt):
+            texts.append(f"above {item.gt}")
+        elif isinstance(item, Le):
+            texts.append(f"at most {item.le}")
+        elif isinstance(item, Lt):
+            texts.append(f"below {item.lt}")
+    return f" {' and '.join(texts)}" if texts else ""
 
 
 def choices(annotation: Any) -> tuple[str, ...]:
@@ -76,7 +81,7 @@ def _alternatives(annotation: Any) -> Iterator[Any]:
 
 
 @cache
-def hints(section: type[Section]) -> dict[str, Any]:
+def hints(section: type[BaseModel]) -> dict[str, Any]:
     """Key -> its type with all that is annotated to it."""
     known = get_type_hints(section, include_extras=True)
     return {key: known[key] for key in section.model_fields}
