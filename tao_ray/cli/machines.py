@@ -35,8 +35,9 @@ def run(args: argparse.Namespace) -> int:
     owners = _owners(args.runs)
     if args.what == "ls":
         for instance in instances:
-            owner = owners.get(instance.name, "of no run here")
-            print(f"{instance.name}  {instance.status}  {instance.type or '-'}  {owner}")
+            where, goes_on = owners.get(instance.name, ("of no run here", False))
+            shown = f"{where}, running" if goes_on else where
+            print(f"{instance.name}  {instance.status}  {instance.type or '-'}  {shown}")
         if not instances:
             print("no machine of ours exists")
         return 0
@@ -47,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
             f"no machine of ours: {', '.join(unknown)}",
             remedy="`tao-ray machines` lists them; others are yours alone: `brev delete NAME`",
         )
-    in_use = [n for n in chosen if owners.get(n, "").endswith("running")]
+    in_use = [name for name in chosen if owners.get(name, ("", False))[1]]
     if in_use and not args.running:
         raise TaoRayError(
             f"used by a running search: {', '.join(in_use)}",
@@ -60,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _owners(root: str) -> dict[str, str]:
+def _owners(root: str) -> dict[str, tuple[str, bool]]:
     """Machine -> its run and whether that goes on, for the runs in a directory."""
     from pathlib import Path
 
@@ -68,10 +69,10 @@ def _owners(root: str) -> dict[str, str]:
     from tao_ray.journal import is_being_written, read_events
     from tao_ray.platforms.ledger import Ledger
 
-    owners = {}
+    owners: dict[str, tuple[str, bool]] = {}
     for directory in sorted(p for p in Path(root).glob("*") if p.is_dir()):
         for run_dir in RunDir.all(directory):
             ledger = Ledger.fold(read_events(run_dir.journal))
-            state = "running" if is_being_written(run_dir.journal) else "not running"
-            owners |= dict.fromkeys(ledger.machines, f"{run_dir.path}, {state}")
+            run = str(run_dir.path), is_being_written(run_dir.journal)
+            owners |= dict.fromkeys(ledger.machines, run)
     return owners
