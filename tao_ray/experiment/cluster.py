@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+import socket
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
+from tao_ray.errors import TaoRayError
 from tao_ray.experiment.dashboard import addresses, with_dashboard
 
 if TYPE_CHECKING:
@@ -28,6 +31,8 @@ _ENVIRONMENT = {
 }
 _OBJECT_STORE_BYTES = 128 * 1024 * 1024
 """Trials exchange results of a few kilobytes."""
+_ATTEMPTS = 3
+_REACH_S = 10.0
 
 
 def prepare_environment(max_concurrent: int) -> None:
@@ -49,19 +54,56 @@ def cluster(config: RayConfig, processes: int) -> Iterator[list[str]]:
 
     level = getattr(logging, config.log_level.upper())
     if config.address:
-        context = ray.init(address=config.address, logging_level=level, log_to_driver=False)
+        _require_reachable(config.address)
+        connect = partial(ray.init, address=config.address)
     else:
-        context = ray.init(
+        connect = partial(
+            ray.init,
             num_cpus=config.num_cpus or os.cpu_count(),
             include_dashboard=with_dashboard(config),
             dashboard_port=config.dashboard_port,
             _metrics_export_port=config.metrics_port,
             object_store_memory=_OBJECT_STORE_BYTES,
-            logging_level=level,
-            log_to_driver=False,
             configure_logging=False,
         )
+    context = _connected(partial(connect, logging_level=level, log_to_driver=False))
     try:
         yield addresses(context)
     finally:
         ray.shutdown()
+
+
+def _require_reachable(address: str) -> None:
+    """Ray itself takes minutes to say that nobody is there. Raises TaoRayError."""
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if not (host and port.isdigit()):
+        return  # "auto", or a form only Ray knows
+    try:
+        socket.create_connection((host, int(port)), timeout=_REACH_S).close()
+    except OSError as error:
+        raise TaoRayError(
+            f"no Ray cluster answers at {address}: {error}",
+            where="ray.address",
+            remedy="start one there (`ray start --head`), or leave ray.address out",
+        ) from None
+
+
+def _connected(connect: Callable[[], Any]) -> Any:
+    """Ray's context. A busy host can miss Ray's own, fixed deadline for starting: tried again.
+
+    Raises TaoRayError.
+    """
+    import ray
+
+    for attempt in range(_ATTEMPTS):
+        try:
+            return connect()
+        except Exception as error:  # Ray raises bare Exceptions here
+            ray.shutdown()
+            logging.getLogger(__name__).warning("starting Ray, attempt %d: %s", attempt, error)
+            reason = error
+    raise TaoRayError(
+        f"Ray did not start, tried {_ATTEMPTS} times: {reason}",
+        where="ray",
+        remedy="see driver.log; free memory or CPUs on this host, then go on with --resume",
+    )
