@@ -87,6 +87,7 @@ class Population(BaseProposer):
     ) -> None:
         super().__init__(space, settings)
         self.size = size
+        self.max_epochs = max_epochs
         self.quantile = quantile
         self.synchronous = settings.max_concurrent < size
         self.scores: dict[int, dict[int, Score]] = {
@@ -175,8 +176,8 @@ class Population(BaseProposer):
             self.scores[epoch][member] = Score(member, trial_id, config, loss)
             self._unjudged[member] = epoch
         milestone = self._unjudged.get(member)
-        if milestone is None:
-            return Decision.CONTINUE
+        if milestone is None or epoch == self.max_epochs:
+            return Decision.CONTINUE  # a member that has reached the end is compared no more
         if self.synchronous:
             return self._wait(trial_id, epoch)
         if not self._alive <= self.scores[milestone].keys():

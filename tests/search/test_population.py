@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from search_cases import POPULATIONS, loss_at, make_space, settings
 
-from tao_ray.search import TrialStatus, build
+from tao_ray.search import Decision, Proposal, TrialStatus, Wait, build
 from tao_ray.search.pbt import perturbed
 from tao_ray.search.simulation import Simulation, replay, simulate
 
@@ -33,6 +33,28 @@ def test_every_member_trains_the_full_budget_in_one_chain(name: str) -> None:
         assert donor.epoch >= trial.start.epoch
     # a loser hears the verdict an epoch or two after the milestone
     assert 4 * 20 <= result.epochs <= 4 * 20 + 2 * len(exploits)
+
+
+@pytest.mark.parametrize("name", POPULATIONS)
+def test_a_member_that_is_done_is_not_replaced(name: str) -> None:
+    """The one that started late arrives at a milestone when the other one trains its last epoch."""
+    s = settings(trials=2, max_epochs=20, max_concurrent=2)
+    algorithm = build(name, make_space(), s, {"generations": 4})
+    for trial_id in ("early", "late"):
+        proposal = algorithm.proposer.ask(0)
+        assert isinstance(proposal, Proposal)
+        algorithm.proposer.started(trial_id, proposal)
+        algorithm.rule.add(trial_id, proposal.info)
+
+    def report(trial_id: str, epoch: int, loss: float) -> Decision:
+        algorithm.proposer.tell(trial_id, {}, epoch, loss, TrialStatus.RUNNING)
+        return algorithm.rule.report(trial_id, epoch, loss)
+
+    decisions = [report("early", epoch, 9.0) for epoch in range(1, 20)]
+    decisions += [report("late", epoch, 1.0) for epoch in range(1, 16)]
+    assert set(decisions) == {Decision.CONTINUE}
+    assert report("early", 20, 9.0) is Decision.CONTINUE
+    assert isinstance(algorithm.proposer.ask(2), Wait)
 
 
 @pytest.mark.parametrize("name", POPULATIONS)
@@ -114,7 +136,7 @@ def test_mutations_move_every_number_and_keep_every_constraint() -> None:
         assert mutated["optim"] == config["optim"]
         moved = mutated["lr"] / config["lr"]
         assert any(moved == pytest.approx(f, rel=1e-3) for f in (1.2, 0.8))
-        config = mutated
+        config = dict(mutated)
     drawn = [perturbed(space, config, rng, resample=1.0)["optim"] for _ in range(50)]
     assert set(drawn) == {"sgd", "adam", "lamb"}
 
