@@ -23,6 +23,7 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -30,15 +31,23 @@ from tao_ray.experiment.run_dir import RunDir
 from tao_ray.journal import read_events
 from tao_ray.trial.state import RunState
 
-CONFIG = {
+CONFIG: dict[str, dict[str, Any]] = {
     "model": {"package": "digits_mlp", "overrides": {"train.seconds_per_epoch": 0.15}},
     "search": {"trials": 6, "max_epochs": 9},
 }
-KINDS = (
+KINDS: tuple[dict[str, Any], ...] = (
     {"algorithm": "random", "max_concurrent": 1},
     {"algorithm": "asha", "max_concurrent": 4},
     {"algorithm": "bayesian", "max_concurrent": 1},
     {"algorithm": "asha", "max_concurrent": 1, "options": {"variant": "promotion"}},
+    {"algorithm": "hyperband", "max_concurrent": 2, "trials": 14},
+    {
+        "algorithm": "pbt",
+        "max_concurrent": 2,
+        "trials": 4,
+        "parameters": {"train.optim.lr": {"min": 1e-5, "max": 1e-1, "scale": "log"}},
+        "options": {"perturbation_interval": 3},
+    },
 )
 TIMEOUT_S = 300
 
@@ -136,7 +145,8 @@ def check(run_dir: RunDir, reference: list[object] | None) -> list[str]:
     for trial in state.trials.values():
         if trial.alive:
             problems.append(f"trial {trial.id} never ended")
-        if sorted(trial.epochs) != list(range(1, len(trial.epochs) + 1)):
+        first = trial.start.epoch + 1 if trial.start else 1
+        if sorted(trial.epochs) != list(range(first, first + len(trial.epochs))):
             problems.append(f"trial {trial.id} lost epochs: {sorted(trial.epochs)}")
     decided = Counter((e.trial, e.data["epoch"]) for e in events if e.kind == "decision")
     problems += [f"decided twice: {key}" for key, n in decided.items() if n > 1]
