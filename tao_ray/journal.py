@@ -53,6 +53,12 @@ class JournalLocked(TaoRayError):
     """Another process is writing this journal."""
 
 
+class JournalLost(TaoRayError):
+    """A journal that can no longer be written: a full disk, a deleted run directory."""
+
+    exit_code = 130  # what was written is safe, so the run goes on from there
+
+
 class Journal:
     """The writer. Use `read_events` to only read."""
 
@@ -96,7 +102,18 @@ class Journal:
         self._db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
 
     def append(self, *events: Event) -> list[Event]:
-        """See `JournalWriter.append`."""
+        """See `JournalWriter.append`. Raises JournalLost."""
+        try:
+            return self._append(events)
+        except sqlite3.Error as error:
+            raise JournalLost(
+                f"the run can no longer be recorded: {error}",
+                where=str(self.path),
+                remedy="see that the run directory is still there, may be written to and has room "
+                f"on its disk, then go on with: tao-ray resume {self.path.parent}",
+            ) from error
+
+    def _append(self, events: Iterable[Event]) -> list[Event]:
         written = []
         self._db.execute("BEGIN IMMEDIATE")
         try:
@@ -111,7 +128,8 @@ class Journal:
                 )
             self._db.execute("COMMIT")
         except BaseException:
-            self._db.execute("ROLLBACK")
+            if self._db.in_transaction:  # SQLite itself rolls back when the disk is full
+                self._db.execute("ROLLBACK")
             raise
         return written
 
@@ -126,7 +144,10 @@ class Journal:
 
 
 def read_events(path: Path, *, after: int = 0, trial: str | None = None) -> list[Event]:
-    """Events of a journal that this process does not write. FileNotFoundError if there is none."""
+    """Events of a journal that this process does not write.
+
+    Raises FileNotFoundError if there is none, TaoRayError if it is no journal or is damaged.
+    """
     if not path.is_file():
         raise FileNotFoundError(path)
     # A writer killed in the middle of a transaction leaves a rollback that the next reader must
@@ -138,7 +159,18 @@ def read_events(path: Path, *, after: int = 0, trial: str | None = None) -> list
         except sqlite3.OperationalError as error:
             if "no such table" in str(error):  # created this instant, nothing in it yet
                 return []
-            raise
+            raise _unreadable(path, error) from None
+        except sqlite3.DatabaseError as error:
+            raise _unreadable(path, error) from None
+
+
+def _unreadable(path: Path, error: sqlite3.Error) -> TaoRayError:
+    return TaoRayError(
+        f"the journal cannot be read: {error}",
+        where=str(path),
+        remedy="see that you may read it and that its disk is sound; a copy of the run directory "
+        "will do",
+    )
 
 
 def is_being_written(path: Path) -> bool:

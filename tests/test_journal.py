@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -12,7 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from tao_ray.journal import Event, Journal, JournalLocked, is_being_written, read_events
+from tao_ray.errors import TaoRayError
+from tao_ray.journal import (
+    Event,
+    Journal,
+    JournalLocked,
+    JournalLost,
+    is_being_written,
+    read_events,
+)
 
 
 def test_events_come_back_in_order_with_their_numbers(tmp_path: Path) -> None:
@@ -32,6 +41,37 @@ def test_a_transaction_that_fails_leaves_nothing(tmp_path: Path) -> None:
         journal.append(Event("good"), Event("bad", data={"x": object()}))
     assert journal.read() == []
     assert journal.append(Event("next"))[0].seq == 1
+
+
+def test_a_run_directory_that_is_deleted_is_told_to_the_user(tmp_path: Path) -> None:
+    directory = tmp_path / "run"
+    directory.mkdir()
+    journal = Journal(directory / "journal.sqlite")
+    journal.append(Event("good"))
+    shutil.rmtree(directory)
+    with pytest.raises(JournalLost, match="can no longer be recorded") as error:
+        journal.append(Event("next"))
+    assert str(directory) in str(error.value)
+    assert error.value.exit_code == 130
+
+
+def test_a_full_disk_is_told_to_the_user_and_loses_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite"
+    journal = Journal(path)
+    journal.append(Event("good"))
+    journal._db.execute("PRAGMA max_page_count=1")  # SQLite's own way to run out of room
+    with pytest.raises(JournalLost, match="full"):
+        journal.append(Event("big", data={"text": "x" * 100_000}))
+    journal._db.execute("PRAGMA max_page_count=1000000")
+    journal.append(Event("after"))
+    assert [e.kind for e in read_events(path)] == ["good", "after"]
+
+
+def test_a_damaged_journal_is_told_to_the_user(tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite"
+    path.write_bytes(b"no database" * 1000)
+    with pytest.raises(TaoRayError, match="the journal cannot be read"):
+        read_events(path)
 
 
 def test_there_is_one_writer(tmp_path: Path) -> None:

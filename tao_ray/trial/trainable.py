@@ -14,7 +14,9 @@ from typing import Any, cast
 
 import ray
 from ray import tune
+from ray.exceptions import RayTaskError
 
+from tao_ray.errors import TaoRayError
 from tao_ray.journal import Event, Journal, JournalWriter
 from tao_ray.platforms.base import Platform
 from tao_ray.trial.supervisor import Epoch, Idle, News, Outcome, Supervisor, TrialSetup
@@ -55,11 +57,21 @@ class RemoteJournal:
 
     def append(self, *events: Event) -> list[Event]:
         """See `JournalWriter.append`."""
-        return cast(list[Event], ray.get(self._actor.append.remote(list(events))))
+        return _result(self._actor.append.remote(list(events)))
 
     def read(self, *, after: int = 0, trial: str | None = None) -> list[Event]:
         """See `JournalWriter.read`."""
-        return cast(list[Event], ray.get(self._actor.read.remote(after, trial)))
+        return _result(self._actor.read.remote(after, trial))
+
+
+def _result(reference: Any) -> list[Event]:
+    """What the actor returned or raised; an error for the user without Ray's wrapping."""
+    try:
+        return cast(list[Event], ray.get(reference))
+    except RayTaskError as error:
+        if isinstance(error.cause, TaoRayError):
+            raise error.cause from None
+        raise
 
 
 class TrialTrainable(tune.Trainable):
