@@ -112,7 +112,7 @@ def _fate(trial: TrialState, own: Sequence[Event]) -> str:
         return f"was stopped by the algorithm after epoch {last['epoch']}: others did better there"
     if trial.status == "stopped":
         return f"was never promoted from where it paused, epoch {trial.last_epoch}"
-    return f"is {trial.status} after epoch {trial.last_epoch}"
+    return f"{trial.status} after epoch {trial.last_epoch}"
 
 
 def _explained(failure: Failure) -> Iterator[str]:

@@ -57,7 +57,8 @@ def _text(file: Path, shown: str) -> str:
         raise _file_error(shown, "the file is not UTF-8 text") from None
     except OSError as error:
         reason = error.strerror or str(error)
-        raise _file_error(shown, f"cannot be read: {reason}") from None
+        hint = "give the path of a YAML file"
+        raise _file_error(shown, f"cannot be read: {reason}", hint) from None
 
 
 def _file_error(file: str, message: str, hint: str = "") -> ConfigError:

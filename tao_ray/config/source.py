@@ -144,6 +144,8 @@ class Reader:
             hint = "indent with spaces"
         elif "a flow " in what:
             hint = "inside {…} and […], quote text that holds any of { } [ ] , : #"
+        elif "a block " in what:
+            hint = "see whether the lines before it are indented alike"
         place = self._place or Place(source.root.file, line)
         problem = Problem(
             place.file, place.line, key_text(path), "", f"not valid YAML: {what}", hint

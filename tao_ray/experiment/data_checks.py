@@ -92,6 +92,17 @@ def _setting(config: RunConfig, uri: str) -> str:
     return "data"
 
 
+def _remedy(source: Source, config: RunConfig) -> str:
+    """What to do about a source that is not there."""
+    given = getattr(config.data, source.setting.removeprefix("data."), None)
+    if given is None or source.uri in ([given] if isinstance(given, str) else given):
+        return f"correct {source.setting}"
+    return (
+        f"put it there, or correct {source.setting}, in which the package looks for it; or name "
+        f"another path as data: {{{source.key}: ...}}"
+    )
+
+
 def _is_training(config: RunConfig, key: str, uri: str = "") -> bool:
     if uri and _setting(config, uri) in ("data.train", "data.train_wds"):
         return True
@@ -144,7 +155,7 @@ def data_checks(config: RunConfig, network: Network, here: bool) -> tuple[list[C
             )
             continue
         if missing:
-            remedy = f"correct {source.setting}"
+            remedy = _remedy(source, config)
             if scheme == "s3" and not s3.has_credentials():
                 remedy = "export ACCESS_KEY=... SECRET_KEY=... (and S3_ENDPOINT_URL)"
             checks.append(Check(name, False, f"{source.uri}: {missing}", remedy))

@@ -73,7 +73,9 @@ def _trials(
         data = json.loads(source.read_text())
     except (OSError, ValueError) as error:
         raise TaoRayError(
-            f"not a run directory and not a result: {error}",
+            "there is no such run directory or result"
+            if isinstance(error, FileNotFoundError)
+            else f"not a run directory and not a result: {error}",
             where=f"search.warm_start: {source}",
             remedy="name a directory with a journal.sqlite, or a result.json",
         ) from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from tao_ray.network.package import INFO, ModelPackage, read_package
@@ -27,7 +28,7 @@ def load_package(ref: str, base: Path, bank: Path | None = None) -> ModelPackage
         PackageError: nothing or more than one package has that name, or it is malformed.
     """
     if ref in _BUILT_IN:
-        return read_package(_BUILT_IN[ref])
+        return replace(read_package(_BUILT_IN[ref]), name=ref)
     directory = base / Path(ref).expanduser()
     if os.sep in ref or ref.startswith((".", "~")):
         if not directory.is_dir():
@@ -70,7 +71,8 @@ def _by_name(ref: str, bank: Path | None) -> ModelPackage:
             remedy="give one of these names",
         )
     if not found:
-        known = {_normal(n): n for p in packages for n in _names(p)}
+        known = {_normal(n): n for n in _BUILT_IN}
+        known |= {_normal(n): n for p in packages for n in _names(p)}
         near = difflib.get_close_matches(_normal(ref), known, n=3, cutoff=0.4)
         names = [known[n] for n in near] or sorted(p.name for p in packages)
         raise PackageError(

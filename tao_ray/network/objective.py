@@ -64,7 +64,8 @@ def choose_metric(
         raise TaoRayError(
             f"whether {objective.metric!r} is to be minimized or maximized is not known",
             where="objective.direction",
-            remedy="set it; known for this network: " + (", ".join(directions) or "none"),
+            remedy="set it, if the network reports a metric of this name; known for this network: "
+            + (", ".join(directions) or "none"),
         )
     if default is not None and objective.metric == default.name:
         return replace(default, direction=direction)

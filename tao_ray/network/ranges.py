@@ -11,6 +11,7 @@ from typing import Any
 from tao_ray.config.search import SearchConfig
 from tao_ray.errors import TaoRayError
 from tao_ray.network.bounds import rules_of
+from tao_ray.network.conventions import TRAINING_ACTIONS
 from tao_ray.network.draft import Draft, align, draft_from_schema
 from tao_ray.network.keys import SpecError
 from tao_ray.network.network import Network
@@ -106,7 +107,7 @@ class _Derivation:
         if unknown:
             raise SpecError(
                 "these are not among the network's default search parameters:",
-                [f"{n}: drop it; they are {', '.join(offered)}" for n in unknown],
+                [*unknown, f"the default search parameters are {', '.join(offered)}"],
                 where="search.exclude",
             )
         task = self.network.parameters.get("task")
@@ -319,7 +320,11 @@ class _Derivation:
                 f"only how data is loaded is searched ({', '.join(names)}); name parameters of "
                 "the training in search.parameters, such as its learning rate"
             )
-        elif not self.by_user and not any(is_learning_rate(name) for name in names):
+        elif (
+            not self.by_user
+            and self.network.action.name in TRAINING_ACTIONS
+            and not any(is_learning_rate(name) for name in names)
+        ):
             rates = sorted(
                 n
                 for n in self.network.parameters

@@ -202,7 +202,10 @@ class _Build:
         required = {i.key for i in action.inputs if not i.optional}
         left = [k for k in wiring.checkpoint_keys if k in required and self._is_empty(k)]
         if left:
-            raise SpecError("no checkpoint was given:", [f"{k}: takes one" for k in left])
+            raise SpecError(
+                "no checkpoint was given:",
+                [f"{k}: takes one; set model.checkpoint" for k in left],
+            )
 
     def cap_batches(self, samples: int, shards: int) -> None:
         multiple_key = self.conventions.batch_multiple_key

@@ -154,7 +154,8 @@ class ProcessEngine:
             Check(
                 "root",
                 ["root"] not in found,
-                f"{self.root} on {machine.name}",
+                f"{self.root} on {machine.name}"
+                + (" cannot be written to" if ["root"] in found else ""),
                 f"choose a directory you may write to instead of {self.root}",
             ),
             Check(

@@ -113,7 +113,7 @@ _TEXT: dict[FailureKind, tuple[str, str]] = {
     ),
     FailureKind.CODE: (
         "the network's code failed",
-        "read the log: `tao-ray logs RUN TRIAL`",
+        "read the whole log: `tao-ray logs RUN TRIAL`, or log.txt of a single job",
     ),
     FailureKind.TIMEOUT: (
         "the job took longer than allowed",

@@ -371,7 +371,8 @@ def test_an_objective_of_ones_own(toy: Toy) -> None:
         toy.resolve(objective={"metric": "val_f1"})
     assert str(error.value) == (
         "objective.direction: whether 'val_f1' is to be minimized or maximized is not known\n"
-        "  -> set it; known for this network: val_loss"
+        "  -> set it, if the network reports a metric of this name; known for this network:"
+        " val_loss"
     )
 
 
