@@ -55,9 +55,14 @@ def _phase(run_dir: Any, state: Any) -> str:
     """What goes on: "running", "ended", or "interrupted" if its driver is no more."""
     from tao_ray.journal import is_being_written
 
-    if state.status == "ended":
+    if state.status == "ended" or _is_single_job(run_dir, state):
         return "ended"
     return "running" if is_being_written(run_dir.journal) else "interrupted"
+
+
+def _is_single_job(run_dir: Any, state: Any) -> bool:
+    """Whether this is what a `tao-ray run` has left: a result without a search."""
+    return not state.facts and run_dir.result.is_file()
 
 
 def _as_json(run_dir: Any, state: Any) -> Any:
@@ -73,11 +78,19 @@ def _show(run_dir: Any, state: Any, console: Any) -> None:
     from tao_ray.tracking.terminal import best_lines, summary, trial_table
 
     console.print(f"{run_dir.id}: {_phase(run_dir, state)}", markup=False)
+    if _is_single_job(run_dir, state):
+        console.print(
+            f"a single job, without a search: {run_dir.result}", markup=False, soft_wrap=True
+        )
+        return
     if not state.facts:
         console.print("nothing has been tried yet")
         return
     objective, facts = _objective(state), state.facts
-    console.print(trial_table(state, objective, facts["max_epochs"], len(state.trials), jobs=True))
+    rows = len(state.trials)
+    console.print(
+        trial_table(state, objective, facts["max_epochs"], rows, console.width, jobs=True)
+    )
     now = state.ended or (time.time() if _phase(run_dir, state) == "running" else state.last_time)
     console.print(
         summary(state, objective, facts["trials"], now, facts["max_concurrent"]),

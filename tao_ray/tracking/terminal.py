@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console, Group
 from rich.live import Live
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -39,6 +40,7 @@ _STYLES = {
 _PLAIN_EVERY_S = 30.0
 _ROWS_RESERVED = 10
 _MAX_PARAMETERS = 4
+_WIDEST = 1000
 
 
 class TerminalView:
@@ -91,7 +93,9 @@ class TerminalView:
             rows = self._console.size.height - _ROWS_RESERVED
             self._live.update(
                 Group(
-                    trial_table(state, self._objective, self._max_epochs, rows),
+                    trial_table(
+                        state, self._objective, self._max_epochs, rows, self._console.width
+                    ),
                     Text(self._summary(state, now)),
                 ),
                 refresh=True,
@@ -111,8 +115,9 @@ class TerminalView:
         if self._live is not None:
             self._live.stop()
             if state.trials and self._objective:
+                rows, width = len(state.trials), self._console.width
                 self._console.print(
-                    trial_table(state, self._objective, self._max_epochs, len(state.trials))
+                    trial_table(state, self._objective, self._max_epochs, rows, width)
                 )
         elif self._objective:
             self._print_changes(state)
@@ -142,15 +147,42 @@ class TerminalView:
 
 
 def trial_table(
-    state: RunState, objective: Objective, max_epochs: int, rows: int, jobs: bool = False
+    state: RunState,
+    objective: Objective,
+    max_epochs: int,
+    rows: int,
+    width: int,
+    jobs: bool = False,
 ) -> Table:
     """One row per trial: those that run first, then the newest; at most `rows`, at least 3.
 
-    jobs: show the platform's job ids too.
+    width: columns of the terminal; as many parameters are shown as fit. jobs: show the platform's
+    job ids too.
     """
+    for parameters in range(_MAX_PARAMETERS, 0, -1):
+        table = _trial_table(state, objective, max_epochs, rows, parameters, jobs)
+        if _needed(table) <= width:
+            return table
+    return _trial_table(state, objective, max_epochs, rows, 0, jobs)
+
+
+def _needed(table: Table) -> int:
+    """The width at which no cell is cut."""
+    console = Console(width=_WIDEST)
+    return Measurement.get(console, console.options, table).maximum
+
+
+def _trial_table(
+    state: RunState,
+    objective: Objective,
+    max_epochs: int,
+    rows: int,
+    parameters: int,
+    jobs: bool,
+) -> Table:
     best = state.best(objective)
     best_id = best[0].id if best else None
-    names = _telling_parameters(state)
+    names = _telling_parameters(state, parameters)
     table = Table(box=None, pad_edge=False, header_style="bold")
     headers = ["trial", *(["job"] if jobs else []), "state", "epoch", objective.metric]
     for header in [*headers, *(_short(n) for n in names)]:
@@ -301,14 +333,14 @@ def _ending(trial: TrialState, objective: Objective, max_epochs: int) -> str:
     return f"{text}: {objective.metric} = {_value(trial, objective)}"
 
 
-def _telling_parameters(state: RunState) -> list[str]:
+def _telling_parameters(state: RunState, count: int) -> list[str]:
     """The parameters to show: those that take the most different values, in their own order."""
     configs = [t.config for t in state.trials.values()]
     if not configs:
         return []
     names = list(configs[0])
     values = {name: len({repr(c.get(name)) for c in configs}) for name in names}
-    chosen = sorted(names, key=lambda n: -values[n])[:_MAX_PARAMETERS]
+    chosen = sorted(names, key=lambda n: -values[n])[:count]
     return [name for name in names if name in chosen]
 
 
