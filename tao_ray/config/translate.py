@@ -109,8 +109,9 @@ def _shown(source: Source, path: KeyPath, containers: bool = True) -> str:
     if path == ("model", "key"):
         return "a value that is not shown"
     if isinstance(value, dict | list):
-        kind = "a mapping" if isinstance(value, dict) else "a list"
-        return kind if containers else ""
+        kind = "mapping" if isinstance(value, dict) else "list"
+        article = "a" if value else "an empty"
+        return f"{article} {kind}" if containers else ""
     if value is None:
         return "nothing" if containers else ""
     if isinstance(value, bool):
