@@ -75,7 +75,7 @@ def _as_json(run_dir: Any, state: Any) -> Any:
 
 
 def _show(run_dir: Any, state: Any, console: Any) -> None:
-    from tao_ray.tracking.terminal import best_lines, summary, trial_table
+    from tao_ray.tracking.terminal import best_lines, evaluation_lines, summary, trial_table
 
     console.print(f"{run_dir.id}: {_phase(run_dir, state)}", markup=False)
     if _is_single_job(run_dir, state):
@@ -97,7 +97,7 @@ def _show(run_dir: Any, state: Any, console: Any) -> None:
         markup=False,
         soft_wrap=True,
     )
-    for line in best_lines(state, objective):
+    for line in [*best_lines(state, objective), *evaluation_lines(state)]:
         console.print(line, markup=False, soft_wrap=True)
     if _phase(run_dir, state) == "interrupted":
         console.print(f"go on with: tao-ray resume {run_dir.path}", markup=False, soft_wrap=True)

@@ -132,7 +132,8 @@ class Evaluator:
         if (
             "trained_s" in known and "checkpoint" in known
         ):  # only its evaluation is still to be done
-            done = {key: known.get(key) for key in ("kind", "epoch", "trained_s", "note")}
+            kept = ("kind", "epoch", "trained_s", "trained_by", "note")
+            done = {key: known.get(key) for key in kept}
             return self._evaluate(BASELINE, known["checkpoint"], defaults, done)
         job = JobPlan(
             plan.network,
@@ -144,21 +145,28 @@ class Evaluator:
             checkpoint_interval=setup.checkpoint_interval,
             train_sample_count=plan.train_sample_count,
         )
-        facts: dict[str, Any] = {"kind": TRAIN, "metric_name": plan.objective.metric}
+        judge = plan.objective
+        if plan.evaluation is not None and plan.evaluation.guide is not None:
+            judge = plan.evaluation.guide
+        facts: dict[str, Any] = {"kind": TRAIN, "metric_name": judge.metric}
         trained = self._run(BASELINE, job, "train-baseline", facts)
         if isinstance(trained, dict):
             return trained
         ended, record = trained
-        epochs = {e: m[plan.objective.metric] for e, m in ended.epochs.items() if _has(plan, m)}
+        name = judge.metric
+        epochs = {e: m[name] for e, m in ended.epochs.items() if _has(name, m)}
         if not epochs:
-            epochs = {1: ended.metrics[plan.objective.metric]} if _has(plan, ended.metrics) else {}
-        if not epochs:
-            return self._records.fail(record, _missing(plan.objective.metric, ended.metrics))
-        chosen = max(epochs)
-        if plan.objective.at == "best":
-            chosen = min(epochs, key=lambda e: (plan.objective.loss(epochs[e]), e))
-        facts |= {"epoch": chosen, "trained_s": ended.seconds}
+            epochs = {1: ended.metrics[name]} if _has(name, ended.metrics) else {}
+        if not epochs and plan.evaluation is None:
+            return self._records.fail(record, _missing(name, ended.metrics))
+        chosen = max(epochs or ended.epochs, default=1)
+        if epochs and judge.at == "best":
+            chosen = min(epochs, key=lambda e: (judge.loss(epochs[e]), e))
+        facts |= {"epoch": chosen, "trained_s": ended.seconds, "trained_by": record["job"]}
         found = self._checkpoint("baseline", record["job"], chosen)
+        if found is None and plan.evaluation is not None:
+            reason = f"there is no checkpoint of epoch {chosen} or before to evaluate"
+            return self._records.settle(BASELINE, FAILED, reason, {**record, **facts})
         if isinstance(self._measure, Unmeasurable) or found is None:
             return self._records.settle(
                 BASELINE,
@@ -374,8 +382,8 @@ class Evaluator:
         return self._records.fail(record, ended.failure)
 
 
-def _has(plan: Plan, metrics: Mapping[str, float]) -> bool:
-    value = metrics.get(plan.objective.metric)
+def _has(metric: str, metrics: Mapping[str, float]) -> bool:
+    value = metrics.get(metric)
     return value is not None and math.isfinite(value)
 
 

@@ -10,6 +10,7 @@ kind     what the baseline is: "checkpoint", "train" or "trial 0"
 metric, metric_name, direction      what was measured: the value, and of what
 metrics  all values that were reported
 trial, epoch, checkpoint            the model that was evaluated
+trained_s, trained_by               of a baseline that was trained: how long, and the job
 note     what a reader must know of it
 action, data, gpus, job, attempt, results_dir, seconds, failure   how it was
 baseline, delta, improvement        final only: the baseline's metric, the difference to it, and the

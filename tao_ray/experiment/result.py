@@ -15,6 +15,7 @@ from tao_ray.experiment.collect import trial_record
 from tao_ray.experiment.plan import Plan
 from tao_ray.experiment.retention import retention_summary
 from tao_ray.experiment.run_dir import RunDir
+from tao_ray.experiment.staging import original_data, staging_of
 from tao_ray.files import write_text
 from tao_ray.network.spec import build_spec
 from tao_ray.platforms.base import KeepsCopies, Platform
@@ -91,6 +92,7 @@ def _result_data(
     resumable: bool,
 ) -> dict[str, Any]:
     config, network, objective = plan.config, plan.network, plan.objective
+    staging = staging_of(run_dir.evaluation("data_staging"))
     trials = [trial_record(t, objective) for t in state.trials.values()]
     return {
         "schema_version": SCHEMA_VERSION,
@@ -109,7 +111,8 @@ def _result_data(
             "base_checkpoint": config.model.checkpoint,
         },
         "platform": {"kind": config.platform.kind if config.platform else "local"},
-        "data": config.data.model_dump(mode="json", exclude_none=True),
+        "data": original_data(config.data, staging).model_dump(mode="json", exclude_none=True),
+        "data_staging": staging,
         "best": _best(plan, state, platform),
         "baseline": state.evaluations.get("baseline"),
         "final_evaluation": state.evaluations.get("final"),

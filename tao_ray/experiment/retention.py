@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tao_ray.errors import TaoRayError
-from tao_ray.experiment.evaluation import BASELINE, PENDING, TRIAL_0
+from tao_ray.experiment.evaluation_records import BASELINE, MEASURED, PENDING, TRIAL_0
 from tao_ray.journal import Event, JournalWriter
 from tao_ray.network.checkpoints import CheckpointFile, find_checkpoints
 from tao_ray.network.network import Network
@@ -197,6 +197,8 @@ class Retention:
         """
         if self._mode != AUTO:
             return
+        if BASELINE not in self._at_work and _is_done_with(state):
+            self._at_work[BASELINE] = self._pool.submit(self._clean_baseline, state)
         for trial_id, needs in needs_of(state, self._objective, donors, self._keep).items():
             running = self._at_work.get(trial_id)
             if running is not None and not running.done():
@@ -232,13 +234,7 @@ class Retention:
                 "held_by_all": sum(before.values()),
             }
             self._journal.append(Event("deleted", trial_id, data))
-            if len(gone) < len(unneeded):
-                stuck = ", ".join(c.path for c in unneeded if c.path in left)
-                raise TaoRayError(
-                    f"checkpoints are still there after they were deleted: {stuck}",
-                    where=f"trial {trial_id}",
-                    remedy="delete them by hand",
-                )
+            _refuse_left([c.path for c in unneeded if c.path in left], f"trial {trial_id}")
         self._done[trial_id] = needs
 
     def finish(self, state: RunState, donors: Iterable[WeightsFrom]) -> list[str]:
@@ -249,6 +245,11 @@ class Retention:
         """
         self._pool.shutdown(wait=True)
         problems, kept = [], []
+        if self._mode == AUTO and _is_done_with(state):
+            try:
+                self._clean_baseline(state)
+            except TaoRayError as error:
+                problems.append(f"retention: {error}")
         for trial_id, needs in needs_of(state, self._objective, donors, self._keep).items():
             try:
                 if self._mode == AUTO:
@@ -259,6 +260,21 @@ class Retention:
         data = {"mode": self._mode, "kept": kept, "held_by_all": sum(self._held.values())}
         self._journal.append(Event("kept", data=data))
         return problems
+
+    def _clean_baseline(self, state: RunState) -> None:
+        """Delete the checkpoints of a baseline that was trained and measured."""
+        job = state.evaluations[BASELINE]["trained_by"]
+        checkpoints = self._checkpoints(job)
+        handle = self._platform.attach(job)
+        if not checkpoints or handle is None:
+            return
+        for checkpoint in checkpoints:
+            handle.remove(f"{RESULTS_DIR}/{checkpoint.path}")
+        left = {c.path for c in self._checkpoints(job)}
+        gone = [c for c in checkpoints if c.path not in left]
+        data = {"paths": [c.path for c in gone], "bytes": sum(c.bytes for c in gone), "job": job}
+        self._journal.append(Event("deleted", data=data))
+        _refuse_left(sorted(left), f"job {job}")
 
     def _kept(self, trial_id: str, needs: Needs) -> list[dict[str, Any]]:
         checkpoints = self._checkpoints(needs.job)
@@ -281,6 +297,21 @@ class Retention:
         return find_checkpoints(self._network.conventions, files)
 
 
+def _is_done_with(state: RunState) -> bool:
+    """The baseline is a training of its own, and was measured."""
+    baseline = state.evaluations.get(BASELINE, {})
+    return bool(baseline.get("trained_by")) and baseline.get("status") == MEASURED
+
+
+def _refuse_left(paths: Sequence[str], where: str) -> None:
+    if paths:
+        raise TaoRayError(
+            f"checkpoints are still there after they were deleted: {', '.join(paths)}",
+            where=where,
+            remedy="delete them by hand",
+        )
+
+
 def retention_summary(state: RunState) -> Mapping[str, Any] | None:
     """What `result.json` says of retention; None for a run that has not ended with one.
 
@@ -301,8 +332,8 @@ def retention_summary(state: RunState) -> Mapping[str, Any] | None:
         "mode": state.kept["mode"],
         "kept": kept,
         "kept_bytes": sum(entry["bytes"] for entry in kept),
-        "deleted_checkpoints": sum(t.deleted for t in state.trials.values()),
-        "deleted_bytes": sum(t.deleted_bytes for t in state.trials.values()),
+        "deleted_checkpoints": state.deleted + sum(t.deleted for t in state.trials.values()),
+        "deleted_bytes": state.deleted_bytes + sum(t.deleted_bytes for t in state.trials.values()),
         "peak_bytes": max(state.peak_bytes, state.kept["held_by_all"]),
         "peak_bytes_per_trial": peaks,
     }

@@ -78,6 +78,17 @@ def stage_data(
     return plan, [_warning(r, plan.settings.trials) for r in records if r["status"] == NOT_STAGED]
 
 
+def staging_of(record: Path) -> list[dict[str, Any]]:
+    """What `stage_data` has recorded of each location; nothing if it was not called."""
+    found: list[dict[str, Any]] = json.loads(record.read_text())["data"] if record.exists() else []
+    return found
+
+
+def original_data(data: DataConfig, records: Sequence[Mapping[str, Any]]) -> DataConfig:
+    """`data` as the user wrote it: with sources in place of staged paths."""
+    return _renamed(data, {r["path"]: r["source"] for r in records})
+
+
 def unstaged(plan: Plan, platform: Platform) -> list[Check]:
     """What `stage_data` could not stage, without staging anything."""
     if _is_shared(platform):

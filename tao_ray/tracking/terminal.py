@@ -300,6 +300,24 @@ def best_lines(state: RunState, objective: Objective) -> list[str]:
     return lines + [f"  {name}: {_shown(value)}" for name, value in trial.config.items()]
 
 
+def evaluation_lines(state: RunState) -> list[str]:
+    """Baseline and final evaluation, as far as they are known."""
+    lines = []
+    for name, shown in (("baseline", "baseline"), ("final", "final evaluation")):
+        record = state.evaluations.get(name)
+        if record is None:
+            continue
+        if record.get("metric") is None:
+            reason = f": {record['reason']}" if record.get("reason") else ""
+            lines.append(f"{shown}: {record['status']}{reason}")
+            continue
+        line = f"{shown}: {record['metric_name']} = {record['metric']:.6g}"
+        if record.get("delta") is not None:
+            line += f", {record['delta']:+.4g} from the baseline's {record['baseline']:.6g}"
+        lines.append(line)
+    return lines
+
+
 def duration(seconds: float) -> str:
     """``1:02:03`` or ``2:03``."""
     whole = int(seconds)
@@ -362,6 +380,8 @@ def as_json(state: RunState, objective: Objective, facts: Mapping[str, Any], now
         "elapsed_s": state.elapsed(now if state.ended is None else state.ended),
         "eta_s": remaining if state.ended is None else 0.0,
         "best": None if best is None else _trial_json(best[0], objective),
+        "baseline": state.evaluations.get("baseline"),
+        "final_evaluation": state.evaluations.get("final"),
         "trials": [_trial_json(t, objective) for t in state.trials.values()],
     }
 

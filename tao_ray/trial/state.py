@@ -25,7 +25,7 @@ said     text: a notice to the user
 evaluation name ("baseline", "final" or the trial's), and the whole record of it
          (`experiment.evaluation_records`)
 deleted  paths, bytes: checkpoints that nothing needs; held, held_by_all: bytes of checkpoints
-         there were before, of this trial and of all
+         there were before, of this trial and of all. Without a trial: job: a baseline's
 kept     mode, kept, held_by_all: the checkpoints left at the run's end, and why
 machine  what a rented machine does, see `tao_ray.platforms.ledger`
 published uri, bytes: what is left of the run was stored there
@@ -196,7 +196,10 @@ class TrialState:
 
 @dataclass
 class RunState:
-    """A whole run. `status`: what the last `run` event said; `facts`: what it said of itself."""
+    """A whole run. `status`: what the last `run` event said; `facts`: what it said of itself.
+
+    deleted, deleted_bytes: checkpoints of no trial (a baseline's).
+    """
 
     trials: dict[str, TrialState] = field(default_factory=dict)
     status: str = "new"
@@ -210,6 +213,8 @@ class RunState:
     ledger: Ledger = field(default_factory=Ledger)
     kept: Mapping[str, Any] | None = None
     peak_bytes: int = 0
+    deleted: int = 0
+    deleted_bytes: int = 0
     last_seq: int = 0
     last_time: float = 0.0
     _since: float | None = None
@@ -259,6 +264,9 @@ class RunState:
             self.evaluations[event.data["name"]] = event.data
         elif event.kind == "kept":
             self.kept = event.data
+        elif event.kind == "deleted":
+            self.deleted += len(event.data["paths"])
+            self.deleted_bytes += event.data["bytes"]
         elif event.kind == "machine":
             self.ledger.apply(event.data, event.time)
         elif event.kind == "exhausted":

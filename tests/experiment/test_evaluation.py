@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import jsonschema  # type: ignore[import-untyped]
 import pytest
 import yaml
 from small_runs import SmallRun, configure, trained_checkpoint
@@ -18,13 +19,17 @@ from tao_ray.experiment.evaluation import Evaluator
 from tao_ray.experiment.jobs import JobStopped
 from tao_ray.experiment.measure import Measure, Unmeasurable, find_measure, objective_checks
 from tao_ray.experiment.plan import make_plan
+from tao_ray.experiment.result import write_result
+from tao_ray.experiment.retention import Retention
 from tao_ray.journal import Journal, read_events
 from tao_ray.network.status import StatusEvent
 from tao_ray.platforms.local import LocalPlatform
 from tao_ray.platforms.process_job import ProcessJob
+from tao_ray.tracking.terminal import evaluation_lines
 from tao_ray.trial.state import RunState
 
-STANDIN = Path(__file__).parents[2] / "tao_ray" / "standin" / "package"
+REPO = Path(__file__).parents[2]
+STANDIN = REPO / "tao_ray" / "standin" / "package"
 
 
 def evaluator(run: SmallRun, **options: Any) -> Evaluator:
@@ -215,6 +220,58 @@ def test_a_training_with_the_defaults_as_baseline(tmp_path: Path) -> None:
     assert [j for j in run.jobs() if j.startswith("train")] == ["train-baseline-1"]
     final = evaluator(run).after_search(run.search())
     assert final["delta"] == pytest.approx(final["metric"] - baseline["metric"])
+
+
+@pytest.mark.parametrize("mode", ["auto", "manual"])
+def test_the_checkpoints_of_a_trained_baseline_go_when_it_is_measured(
+    tmp_path: Path, mode: str
+) -> None:
+    run = SmallRun(configure(tmp_path, baseline="train", retention={"mode": mode}))
+    evaluator(run).before_search()
+    state = run.search()
+    assert evaluation_lines(state) == [
+        f"baseline: test_acc_1 = {state.evaluations['baseline']['metric']:.6g}"
+    ]
+    train = run.run_dir.jobs / "baseline" / "results" / "train"
+    checkpoints = sum(p.stat().st_size for p in train.glob("model_epoch_*.pth"))
+    assert checkpoints > 0
+    retention = Retention(
+        run.plan.network, run.plan.objective, run.platform, run.journal, mode=mode
+    )
+    assert retention.finish(state, []) == []
+    assert bool(list(train.glob("model_epoch_*.pth"))) is (mode == "manual")
+    assert (train / "status.json").is_file()
+    told = RunState.fold(run.journal.read())
+    assert told.deleted_bytes == (checkpoints if mode == "auto" else 0)
+    final = evaluator(run).after_search(state)
+    assert evaluation_lines(RunState.fold(run.journal.read()))[1] == (
+        f"final evaluation: test_acc_1 = {final['metric']:.6g}, {final['delta']:+.4g} from the "
+        f"baseline's {final['baseline']:.6g}"
+    )
+    # A resumed run has nothing more to delete, and does not measure again.
+    assert retention.finish(state, []) == []
+    assert evaluator(run).before_search()["status"] == "measured"
+
+
+def test_the_result_says_where_data_was_read_from(tmp_path: Path) -> None:
+    run = SmallRun(configure(tmp_path, data={"train_sample_count": 100}))
+    records = [
+        {
+            "source": "s3://bucket/train",
+            "keys": ["train"],
+            "status": "staged",
+            "path": "/cache/abc",
+            "bytes": 10,
+            "files": 1,
+            "seconds": 0.1,
+        }
+    ]
+    run.run_dir.evaluations.mkdir()
+    run.run_dir.evaluation("data_staging").write_text(json.dumps({"data": records}))
+    result = write_result(run.plan, run.run_dir, run.search(), run.platform, "done", "")
+    assert result.data["data_staging"] == records
+    schema = json.loads((REPO / "docs" / "result.schema.json").read_text())
+    jsonschema.Draft202012Validator(schema).validate(json.loads(run.run_dir.result.read_text()))
 
 
 def test_a_checkpoint_that_was_not_kept(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from tao_ray.config import load_config
 from tao_ray.errors import TaoRayError
 from tao_ray.experiment.jobs import JobPlan, run_job
 from tao_ray.experiment.plan import Plan, make_plan
-from tao_ray.experiment.staging import stage_data
+from tao_ray.experiment.staging import original_data, stage_data
 from tao_ray.network.spec import get_path
 from tao_ray.platforms.local import LocalPlatform
 
@@ -173,6 +173,9 @@ def test_data_on_s3_is_fetched_once(bench: Bench, upload: Callable[[Path, str], 
     assert bench.warnings == []
     bench.stage(plan)
     assert [r["status"] for r in bench.records] == ["reused", "reused"]
+    # The result shows what the user wrote, beside where it was read from.
+    assert original_data(staged.config.data, bench.records) == plan.config.data
+    assert staged.config.data.train == bench.records[0]["path"]
 
 
 def test_a_single_file_by_its_spec_key(bench: Bench, upload: Callable[[Path, str], None]) -> None:

@@ -109,6 +109,14 @@ def test_the_final_evaluation_is_the_trials_own(tmp_path: Path) -> None:
     assert run.jobs() == ["0000-1", "0001-1", "eval-0000-1", "eval-0001-1"]
 
 
+def test_a_trained_baseline_is_chosen_by_the_training_s_own_metric(tmp_path: Path) -> None:
+    run = EvaluatedRun(tmp_path, baseline="train")
+    record = Evaluator(run.plan, run.run_dir, run.platform, 0, run.journal).before_search()
+    assert (record["status"], record["kind"]) == ("measured", "train")
+    assert record["metric_name"] == "test_acc_1"
+    assert record["checkpoint"].endswith(f"model_epoch_{record['epoch'] - 1:03d}.pth")
+
+
 def test_the_proposer_hears_only_of_the_evaluation(tmp_path: Path) -> None:
     run = EvaluatedRun(tmp_path)
     told: list[tuple[float | None, str]] = []
