@@ -96,8 +96,8 @@ class Population(BaseProposer):
         self._member_of: dict[str, int] = {}
         self._alive: set[int] = set(range(size))
         """Members that run, wait, or have an exploit pending."""
-        self._unjudged: dict[int, int] = {}
-        """Member -> the milestone it has reached and was not compared at yet."""
+        self._unjudged: dict[int, list[int]] = {}
+        """Member -> milestones its trial has reached and was not compared at yet, ascending."""
         self._exploits: list[Exploit] = []
         self._replaced: set[tuple[int, int]] = set()
         self._paused = _Paused()
@@ -143,6 +143,7 @@ class Population(BaseProposer):
         if proposal.start is not None:
             self._exploits.pop(0)
         self._member_of[trial_id] = proposal.info["member"]
+        self._unjudged[proposal.info["member"]] = []
 
     def tell(
         self, trial_id: str, config: Config, fidelity: int, loss: float | None, status: TrialStatus
@@ -174,16 +175,17 @@ class Population(BaseProposer):
         if epoch in self.scores:
             config = self.history[trial_id].config
             self.scores[epoch][member] = Score(member, trial_id, config, loss)
-            self._unjudged[member] = epoch
-        milestone = self._unjudged.get(member)
-        if milestone is None or epoch == self.max_epochs:
+            self._unjudged[member].append(epoch)
+        reached = self._unjudged[member]
+        if not reached or epoch == self.max_epochs:
             return Decision.CONTINUE  # a member that has reached the end is compared no more
         if self.synchronous:
             return self._wait(trial_id, epoch)
-        if not self._alive <= self.scores[milestone].keys():
+        complete = [m for m in reached if self._alive <= self.scores[m].keys()]
+        if not complete:
             return Decision.CONTINUE
-        del self._unjudged[member]
-        return self._judge(trial_id, milestone)
+        self._unjudged[member] = [m for m in reached if m > complete[-1]]
+        return self._judge(trial_id, complete[-1])
 
     def _wait(self, trial_id: str, epoch: int) -> Decision:
         """Pause at a milestone; the last to arrive is judged at once and need not stop to go
@@ -212,7 +214,7 @@ class Population(BaseProposer):
         if len(self._paused.waiting) < len(self._alive):
             return False
         for trial_id, milestone in self._paused.waiting.items():
-            del self._unjudged[self._member_of[trial_id]]
+            self._unjudged[self._member_of[trial_id]] = []
             stops = self._judge(trial_id, milestone) is Decision.STOP
             (self._paused.losers if stops else self._paused.runnable).append(trial_id)
         self._paused.waiting = {}

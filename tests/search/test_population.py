@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from search_cases import POPULATIONS, loss_at, make_space, settings
 
-from tao_ray.search import Decision, Proposal, TrialStatus, Wait, build
+from tao_ray.search import Decision, Proposal, TrialStatus, Wait, WeightsFrom, build
 from tao_ray.search.pbt import perturbed
 from tao_ray.search.simulation import Simulation, replay, simulate
 
@@ -35,26 +35,47 @@ def test_every_member_trains_the_full_budget_in_one_chain(name: str) -> None:
     assert 4 * 20 <= result.epochs <= 4 * 20 + 2 * len(exploits)
 
 
+class Pair:
+    """Two members, reported to by hand."""
+
+    def __init__(self, name: str) -> None:
+        s = settings(trials=2, max_epochs=20, max_concurrent=2)
+        self.algorithm = build(name, make_space(), s, {"generations": 4})
+        for trial_id in ("early", "late"):
+            proposal = self.ask()
+            assert isinstance(proposal, Proposal)
+            self.algorithm.proposer.started(trial_id, proposal)
+            self.algorithm.rule.add(trial_id, proposal.info)
+
+    def ask(self) -> Any:
+        return self.algorithm.proposer.ask(2)
+
+    def report(self, trial_id: str, epochs: range, loss: float) -> list[Decision]:
+        decisions = []
+        for epoch in epochs:
+            self.algorithm.proposer.tell(trial_id, {}, epoch, loss, TrialStatus.RUNNING)
+            decisions.append(self.algorithm.rule.report(trial_id, epoch, loss))
+        return decisions
+
+
 @pytest.mark.parametrize("name", POPULATIONS)
 def test_a_member_that_is_done_is_not_replaced(name: str) -> None:
     """The one that started late arrives at a milestone when the other one trains its last epoch."""
-    s = settings(trials=2, max_epochs=20, max_concurrent=2)
-    algorithm = build(name, make_space(), s, {"generations": 4})
-    for trial_id in ("early", "late"):
-        proposal = algorithm.proposer.ask(0)
-        assert isinstance(proposal, Proposal)
-        algorithm.proposer.started(trial_id, proposal)
-        algorithm.rule.add(trial_id, proposal.info)
+    pair = Pair(name)
+    assert set(pair.report("early", range(1, 20), 9.0)) == {Decision.CONTINUE}
+    assert set(pair.report("late", range(1, 16), 1.0)) == {Decision.CONTINUE}
+    assert pair.report("early", range(20, 21), 9.0) == [Decision.CONTINUE]
+    assert isinstance(pair.ask(), Wait)
 
-    def report(trial_id: str, epoch: int, loss: float) -> Decision:
-        algorithm.proposer.tell(trial_id, {}, epoch, loss, TrialStatus.RUNNING)
-        return algorithm.rule.report(trial_id, epoch, loss)
 
-    decisions = [report("early", epoch, 9.0) for epoch in range(1, 20)]
-    decisions += [report("late", epoch, 1.0) for epoch in range(1, 16)]
-    assert set(decisions) == {Decision.CONTINUE}
-    assert report("early", 20, 9.0) is Decision.CONTINUE
-    assert isinstance(algorithm.proposer.ask(2), Wait)
+@pytest.mark.parametrize("name", POPULATIONS)
+def test_a_member_ahead_by_an_interval_is_compared_all_the_same(name: str) -> None:
+    """Its first report after the last member's arrival is that of its next milestone."""
+    pair = Pair(name)
+    assert set(pair.report("early", range(1, 10), 9.0)) == {Decision.CONTINUE}
+    assert set(pair.report("late", range(1, 6), 1.0)) == {Decision.CONTINUE}
+    assert pair.report("early", range(10, 11), 9.0) == [Decision.STOP]
+    assert pair.ask().start == WeightsFrom("late", 5)
 
 
 @pytest.mark.parametrize("name", POPULATIONS)
