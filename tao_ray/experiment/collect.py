@@ -45,8 +45,15 @@ class Collector:
                     continue
                 self._done[trial.id] = self._pool.submit(self._collect, trial)
 
-    def close(self) -> list[str]:
-        """Wait for what was started; what could not be collected, one text each."""
+    def close(self, trials: Iterable[TrialState]) -> list[str]:
+        """Wait for what was started, and try again what failed: a machine may not have answered.
+
+        Returns what could not be collected, one text each.
+        """
+        failed = [name for name, future in self._done.items() if future.exception()]
+        for name in failed:
+            del self._done[name]
+        self.collect_ended(trials)
         self._pool.shutdown(wait=True)
         errors = [(name, future.exception()) for name, future in self._done.items()]
         return [f"trial {name}: records not collected: {e}" for name, e in errors if e]

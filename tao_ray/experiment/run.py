@@ -226,6 +226,7 @@ class _Search:
         self._collector.hide(plan.network.secrets.values())
         self._control = Control(conductor, run_dir.stop_request, view.say)
         self._shown = 0.0
+        self._searched = False
         self._watchdog = Watchdog(self._put_away)
         retention = plan.config.retention
         self._retention = Retention(
@@ -267,6 +268,8 @@ class _Search:
                 for problem in self._keeper.finish(conductor.state, conductor.donors()):
                     conductor.say(problem)
         conductor.catch_up()
+        for problem in self._collector.close(conductor.state.trials.values()):
+            conductor.say(problem)
         halt = conductor.halt
         reason, resumable = (halt.reason, halt.resumable) if halt else ("", False)
         interrupted = resumable and not (halt and halt.budget)
@@ -293,7 +296,7 @@ class _Search:
         return TrialEvaluations(evaluator, self._put_away, slots)
 
     def _search(self) -> None:
-        """Search; afterwards no job runs, and what the trials have written is collected."""
+        """Search; afterwards no job runs."""
         conductor = self._conductor
         try:
             with self._control.listening():
@@ -306,11 +309,10 @@ class _Search:
             if self._evaluations:
                 self._evaluations.close()
             self._watchdog.close()
+            self._searched = True
             self._put_away_jobs(only_done_with=False)
         conductor.catch_up()
         self._collector.collect_ended(conductor.state.trials.values())
-        for problem in self._collector.close():
-            conductor.say(problem)
 
     def _evaluate(self) -> None:
         """Evaluate the winner and, where it is the baseline, trial 0."""
@@ -415,6 +417,8 @@ class _Search:
         try:
             Supervisor(trial_id, self._setup, self._platform, self._journal).put_away()
         except PlatformError as error:  # a machine that cannot be reached must not stop the rest
+            if not self._searched:
+                return  # it is being looked for, and the watchdog comes back to the job
             text = f"it is not known whether the job of trial {trial_id} has ended: {error}"
             self._journal.append(Event("said", data={"text": text}))
 

@@ -48,6 +48,17 @@ class HostKeys:
             elif known != key:
                 raise self.changed(name)
 
+    def forget(self, name: str) -> None:
+        """Let the next machine of this name show another key: the one that had it is gone."""
+        if not self.path.exists():
+            return
+        with open(self.path, "r+", encoding="ascii") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            lines = [line for line in file if line.split(" ", 1)[0] != name]
+            file.seek(0)
+            file.truncate()
+            file.writelines(lines)
+
     def changed(self, name: str) -> HostKeyChangedError:
         """The error for a key that is not the pinned one."""
         return HostKeyChangedError(

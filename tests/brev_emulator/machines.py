@@ -88,6 +88,8 @@ def start(directory: str, item: dict[str, Any], data: dict[str, Any]) -> None:
                 "KbdInteractiveAuthentication no\nPermitRootLogin yes\nMaxStartups 500\n"
                 f"MaxSessions 500\nSubsystem sftp {_sftp_server()}\nPrintMotd no\n"
                 f"ForceCommand {here}/enter\n"
+                # Else bash would read this host's ~/.bashrc, which may do anything.
+                "SetEnv SHLVL=9\n"
             )
         with open(os.path.join(here, "sshd.log"), "ab") as log:
             process = subprocess.Popen(

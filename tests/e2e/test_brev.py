@@ -160,7 +160,7 @@ def test_the_main_job_in_containers_killed_and_resumed(
     assert [t["id"] for t in result["trials"]] == [f"{n:04d}" for n in range(12)]
     assert Path(result["best"]["checkpoint"]["path"]).is_file()
     assert result["final_evaluation"]["status"] == "measured"
-    assert len(result["cost"]["machines"]) == 4
+    assert len(result["cost"]["machines"]) >= 4
     assert sum(result["cost"]["by_trial"].values()) < result["cost"]["usd"]
     agrees_with_the_account(run, emulator)
     assert leaks([run.path, *(tmp_path / "brev").rglob("home")]) == []

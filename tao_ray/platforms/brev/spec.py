@@ -13,6 +13,7 @@ from tao_ray.platforms.brev.names import machine_name
 from tao_ray.platforms.brev.provider import BrevProvider, Progress, Times
 from tao_ray.platforms.brev.records import InstanceType
 from tao_ray.platforms.fleet import PoolSettings
+from tao_ray.platforms.host_keys import HostKeys
 from tao_ray.platforms.machine import Machine, MachineShape
 from tao_ray.platforms.ssh import SshMachine
 from tao_ray.platforms.ssh_config import SshTarget
@@ -49,6 +50,8 @@ class BrevSpec:
                 "name": progress.name,
                 "text": progress.text,
             }
+            if progress.step == "asked":
+                HostKeys(self._host_keys).forget(progress.name)
             if progress.type is not None or progress.step == "adopted":
                 data |= {"type": progress.type, "price": progress.price_per_hour}
             tell(data)
@@ -75,7 +78,12 @@ class BrevSpec:
 
     def machine(self, name: str) -> SshMachine:
         target = SshTarget(name, config_file=str(BrevCli().ssh_config))
-        return SshMachine(name, target, self.directory / "known_hosts", poll_interval=_POLL_S)
+        return SshMachine(name, target, self._host_keys, poll_interval=_POLL_S)
+
+    @property
+    def _host_keys(self) -> Path:
+        """Pinned when a machine is first reached; another instance of its name has another key."""
+        return self.directory / "known_hosts"
 
 
 def pool_settings(config: BrevPlatformConfig, max_concurrent: int) -> PoolSettings:

@@ -14,6 +14,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import paramiko
 import pytest
 from brev_emulator import machines as emulated
 from brev_emulator.emulator import BrevEmulator
@@ -21,7 +22,9 @@ from brev_emulator.emulator import BrevEmulator
 from tao_ray.config import BrevPlatformConfig
 from tao_ray.journal import FILE_NAME, Journal, read_events
 from tao_ray.platforms import CapacityError, Exit, Job, JobHandle, LinkError, StatusLine
+from tao_ray.platforms.brev.names import machine_name
 from tao_ray.platforms.brev.platform import BrevPlatform
+from tao_ray.platforms.host_keys import HostKeys
 from tao_ray.platforms.ledger import Ledger
 from tao_ray.platforms.opening import open_platform
 
@@ -203,6 +206,15 @@ def test_a_machine_that_never_answers_is_deleted_and_the_next_type_tried(
     assert not first.alive
     assert second.alive
     assert first.type != second.type
+
+
+def test_another_instance_of_a_name_may_have_another_host_key(
+    rented: BrevPlatform, run: Path
+) -> None:
+    name = machine_name("r/now", 1)
+    HostKeys(run / "known_hosts").check(name, paramiko.RSAKey.generate(2048))
+    assert ended(launched(rented, job("a-1"))).code == 0
+    assert ledger(run).leases["a-1"].machine == name
 
 
 DRIVER = """
