@@ -20,6 +20,7 @@ from tao_ray.search.base import Algorithm, SearchSettings
 from tao_ray.search.parego import ParEgo
 from tao_ray.search.patience import Patience
 from tao_ray.search.registry import build
+from tao_ray.space import Float
 from tao_ray.trial.sources import Hook, LogPattern, MetricFile, Source
 from tao_ray.trial.state import Evaluation, Objective
 from tao_ray.trial.supervisor import TrialSetup
@@ -28,10 +29,12 @@ if TYPE_CHECKING:
     from tao_ray.config import RunConfig, SearchConfig
     from tao_ray.network.network import Network
     from tao_ray.network.ranges import DerivedSpace
-    from tao_ray.space import SearchSpace
+    from tao_ray.space import Parameter, SearchSpace
 
 _LEARN_FROM_RUNGS = ("dehb", "pbt", "pb2")
 """Algorithms whose proposals need the objective of trainings that have not ended."""
+_CONTINUE_WEIGHTS = ("pbt", "pb2")
+"""Algorithms whose trials go on from the weights of others with changed hyperparameters."""
 _FOR_SEVERAL = ("bayesian", "tpe", "random")
 """Algorithms that can look for trade-offs: they let every trial train to its end."""
 
@@ -105,9 +108,10 @@ def make_plan(config: RunConfig, counted_samples: int | None = None) -> Plan:
     objective, evaluation = _objective(config, network)
     search = config.search
     derived = derive_space(network, search, batch_limit=samples)
+    notes = _shape_notes(search, derived.space)
     epochs = _full_epochs(network, search.max_epochs)
-    past, notes = read_warm_start(search.warm_start, network.name, objective, derived.space)
-    derived = replace(derived, warnings=(*derived.warnings, *notes))
+    past, dropped = read_warm_start(search.warm_start, network.name, objective, derived.space)
+    derived = replace(derived, warnings=(*derived.warnings, *notes, *dropped))
     settings = SearchSettings(
         trials=search.trials,
         max_epochs=epochs,
@@ -131,6 +135,30 @@ def make_plan(config: RunConfig, counted_samples: int | None = None) -> Plan:
     _check_guide(plan, setup)
     _trial_zero_spec(plan, setup)
     return plan
+
+
+def _shape_notes(search: SearchConfig, space: SearchSpace) -> list[str]:
+    """What is to be said of parameters that may decide whether a donor's weights fit.
+
+    Sizes and kinds in the spec's `model` block do; a real number there, such as a dropout, does
+    not. Raises TaoRayError if nobody chose to search them.
+    """
+    shaping = [p.name for p in space.parameters if _may_shape(p)]
+    if search.algorithm not in _CONTINUE_WEIGHTS or not shaping:
+        return []
+    names = ", ".join(shaping)
+    if search.parameters == "default":
+        raise TaoRayError(
+            f"{search.algorithm} goes on from the weights of other trials, and they may not fit "
+            f"where these differ: {names}",
+            where="search.parameters",
+            remedy=f"search.exclude: [{names}], or name the parameters to search",
+        )
+    return [f"{search.algorithm}: an exploit fails if the donor's weights do not fit its {names}"]
+
+
+def _may_shape(parameter: Parameter) -> bool:
+    return parameter.name.startswith("model.") and not isinstance(parameter, Float)
 
 
 def _first_points(search: SearchConfig, space: SearchSpace) -> tuple[dict[str, Any], ...]:
