@@ -13,7 +13,7 @@ restores it exactly: there is no state to pickle. Randomness comes from a genera
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol, runtime_checkable
@@ -84,6 +84,7 @@ class SearchSettings:
     max_epochs: epochs of a full training (R), or None for an action without an epoch budget.
     points: configurations to try first, in order (trial 0, the network's defaults, included).
     warm_start: results of earlier searches of the same objective, snapped to this space.
+    objectives: how many losses a trial has; with more than one the proposer `SeesTradeOffs`.
     """
 
     trials: int
@@ -92,6 +93,7 @@ class SearchSettings:
     seed: int = 0
     points: tuple[Config, ...] = ()
     warm_start: tuple[PastTrial, ...] = ()
+    objectives: int = 1
 
 
 @runtime_checkable
@@ -127,6 +129,18 @@ class GivesWeights(Protocol):
 
         A checkpoint is in it as soon as its epoch was reported, and once out never in again:
         what is not in it is deleted.
+        """
+
+
+@runtime_checkable
+class SeesTradeOffs(Protocol):
+    """A proposer for more than one objective; `tell` is about the first of them."""
+
+    def tell_others(self, trial_id: str, losses: Sequence[float]) -> None:
+        """Losses of the further objectives, in their order; finite.
+
+        Comes once per trial that has them, before its last `tell`. A trial without them counts
+        as failed.
         """
 
 

@@ -20,7 +20,12 @@ from pydantic import Field
 from tao_ray.search.acquire import best_points
 from tao_ray.search.base import Algorithm, Exhausted, Proposal, SearchSettings
 from tao_ray.search.fifo import RunToEnd
-from tao_ray.search.gaussian_process import Array, GaussianProcess, tame
+from tao_ray.search.gaussian_process import (
+    Array,
+    GaussianProcess,
+    best_and_newest,
+    tame,
+)
 from tao_ray.search.history import TrialRecord
 from tao_ray.search.options import Options
 from tao_ray.search.proposer import BaseProposer
@@ -28,7 +33,7 @@ from tao_ray.search.proposer import BaseProposer
 if TYPE_CHECKING:
     from tao_ray.space import SearchSpace
 
-_MOST_OBSERVATIONS = 250
+_MOST_OBSERVATIONS = 200
 """Fitting is cubic in the observations; the best and the newest of them are kept."""
 
 
@@ -71,25 +76,25 @@ class GaussianProcessProposer(BaseProposer):
         raise NotImplementedError
 
     def propose(self, number: int, rng: np.random.Generator) -> Proposal | Exhausted:
-        evidence = self.history.past + self.history.ended
+        evidence = self.evidence()
         if number < self.initial or len(evidence) < 2:
             config = self.first_new(self._sobol[number - len(self.settings.points) :])
         else:
-            points, losses = self._observations(evidence)
+            points, losses = self._observations(evidence, rng)
             best = self.candidates(number, points, losses, rng)
             config = self.first_new(self.space.decode(u) for u in _with_neighbours(best, rng))
         return self.new_sample(rng) if config is None else Proposal(config)
 
-    def _observations(self, evidence: list[TrialRecord]) -> tuple[Array, Array]:
+    def _observations(
+        self, evidence: list[TrialRecord], rng: np.random.Generator
+    ) -> tuple[Array, Array]:
         """Failures count as the worst loss seen, so that the model turns away from them."""
-        if len(evidence) > _MOST_OBSERVATIONS:
-            half = _MOST_OBSERVATIONS // 2
-            best = sorted(evidence[:-half], key=lambda t: t.loss)[:half]
-            evidence = best + evidence[-half:]
-        losses = tame(np.array([t.loss for t in evidence]))
+        losses = tame(self.losses(evidence, rng))
+        kept = best_and_newest(losses, _MOST_OBSERVATIONS)
         failed = self.history.failed[-_MOST_OBSERVATIONS // 5 :]
-        points = np.array([self.space.encode(t.config) for t in [*evidence, *failed]])
-        return points, np.concatenate([losses, np.full(len(failed), losses.max())])
+        trials = [*(evidence[i] for i in kept), *failed]
+        points = np.array([self.space.encode(t.config) for t in trials])
+        return points, np.concatenate([losses[kept], np.full(len(failed), losses.max())])
 
 
 class ExpectedImprovementProposer(GaussianProcessProposer):

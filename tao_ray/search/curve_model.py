@@ -14,15 +14,22 @@ import numpy as np
 from scipy.special import ndtr
 
 from tao_ray.search.acquire import best_points
-from tao_ray.search.base import Exhausted, Proposal, SearchSettings
-from tao_ray.search.gaussian_process import Array, GaussianProcess, decay
+from tao_ray.search.base import Exhausted, Proposal, SearchSettings, TrialStatus
+from tao_ray.search.gaussian_process import (
+    Array,
+    GaussianProcess,
+    best_and_newest,
+    decay,
+    tame,
+)
 from tao_ray.search.history import TrialRecord
 from tao_ray.search.proposer import BaseProposer
 
 if TYPE_CHECKING:
     from tao_ray.space import SearchSpace
 
-_MOST_OBSERVATIONS = 250
+_MOST_TRIALS = 70
+_MOST_FAILURES = 20
 
 
 class CurveModelProposer(BaseProposer):
@@ -48,7 +55,11 @@ class CurveModelProposer(BaseProposer):
         if number < self.initial:
             config = self.first_new(self._sobol[number - len(self.settings.points) :])
             return self.new_sample(rng) if config is None else Proposal(config)
-        observed = [t for t in [*self.history.past, *self.history] if t.curve]
+        observed = [
+            t
+            for t in [*self.history.past, *self.history]
+            if t.curve and t.status is not TrialStatus.FAILED
+        ]
         if len(observed) < 2:
             return self.new_sample(rng)
         points = self._candidates(observed, rng)
@@ -56,17 +67,21 @@ class CurveModelProposer(BaseProposer):
         return self.new_sample(rng) if config is None else Proposal(config)
 
     def model(self, observed: Sequence[TrialRecord]) -> GaussianProcess:
-        """The process fitted to the curves of `observed`."""
+        """The process fitted to the curves of `observed`, and to failures as full trainings that
+        ended with the worst loss seen."""
+        kept = best_and_newest(np.array([t.loss for t in observed]), _MOST_TRIALS)
         rows = [
-            (self.space.encode(t.config), e, t.curve[e])
-            for t in observed
-            for e in sorted(t.curve)
-            if e in self.epochs or e == t.fidelity
+            (t.config, epoch, t.curve[epoch])
+            for t in (observed[i] for i in kept)
+            for epoch in sorted(t.curve)
+            if epoch in self.epochs or epoch == t.fidelity
         ]
-        rows = rows[-_MOST_OBSERVATIONS:]
-        points = np.array([r[0] for r in rows])
-        weights = decay(np.array([float(r[1]) for r in rows]), self.max_epochs)
-        losses = np.array([r[2] for r in rows])
+        worst = max(loss for *_, loss in rows)
+        failed = self.history.failed[-_MOST_FAILURES:]
+        rows += [(t.config, self.max_epochs, worst) for t in failed]
+        points = np.array([self.space.encode(config) for config, *_ in rows])
+        weights = decay(np.array([float(epoch) for _, epoch, _ in rows]), self.max_epochs)
+        losses = tame(np.array([loss for *_, loss in rows]))
         return GaussianProcess(self.space.dimensions).fit(points, losses, weights)
 
     def _candidates(self, observed: Sequence[TrialRecord], rng: np.random.Generator) -> Array:

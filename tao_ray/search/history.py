@@ -17,6 +17,8 @@ class TrialRecord:
     status: TrialStatus = TrialStatus.RUNNING
     curve: dict[int, float] = field(default_factory=dict)
     """Completed epochs -> loss. Kept when the trial fails later."""
+    others: tuple[float, ...] = ()
+    """Losses of further objectives."""
 
     @property
     def fidelity(self) -> int:

@@ -87,4 +87,4 @@ class MixedDensity:
                 low, high = ndtr(-samples[:, i] / width), ndtr((1 - samples[:, i]) / width)
                 quantile = low + rng.random(count) * (high - low)
                 samples[:, i] = np.clip(samples[:, i] + width * ndtri(quantile), 0, 1)
-        return samples
+        return np.asarray(samples)

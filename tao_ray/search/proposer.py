@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from tao_ray.search.base import Config, Exhausted, Proposal, SearchSettings, TrialStatus, Wait
-from tao_ray.search.history import History
+from tao_ray.search.history import History, TrialRecord
+from tao_ray.search.tradeoff import Array, scalarised
 
 if TYPE_CHECKING:
     from tao_ray.space import SearchSpace
@@ -65,6 +66,23 @@ class BaseProposer:
         """See `Proposer.tell`."""
         self._answers.clear()
         self.history.tell(trial_id, fidelity, loss, status)
+
+    def tell_others(self, trial_id: str, losses: Sequence[float]) -> None:
+        """See `SeesTradeOffs.tell_others`."""
+        self._answers.clear()
+        self.history[trial_id].others = tuple(losses)
+
+    def evidence(self) -> list[TrialRecord]:
+        """Trials that ended with all their losses, those of earlier searches first."""
+        others = self.settings.objectives - 1
+        return [t for t in self.history.past + self.history.ended if len(t.others) == others]
+
+    def losses(self, trials: Sequence[TrialRecord], rng: np.random.Generator) -> Array:
+        """One final loss per trial of `evidence`; with several objectives they are weighed by
+        `rng`."""
+        if self.settings.objectives == 1:
+            return np.array([t.loss for t in trials])
+        return scalarised(np.array([[t.loss, *t.others] for t in trials]), rng)
 
     def is_new(self, config: Config) -> bool:
         """Whether no trial of this search has had exactly this configuration."""

@@ -33,6 +33,9 @@ _MODULES: dict[str, tuple[str, str]] = {
 """Name -> module in this package, its options model. The module has ``build(space, settings,
 options) -> Algorithm``."""
 
+_TRADE_OFFS = ("bayesian", "random", "tpe")
+"""Algorithms that can weigh several objectives."""
+
 
 def algorithms() -> list[str]:
     """The names a user can give as ``search.algorithm``."""
@@ -62,9 +65,16 @@ def parse_options(name: str, options: Mapping[str, Any]) -> Options:
 def build(
     name: str, space: SearchSpace, settings: SearchSettings, options: Mapping[str, Any]
 ) -> Algorithm:
-    """Algorithm `name`, ready to run. Raises TaoRayError for an unknown name or option, and
-    for a budgeted algorithm when ``settings.max_epochs`` is None."""
+    """Algorithm `name`, ready to run. Raises TaoRayError for an unknown name or option, for a
+    budgeted algorithm when ``settings.max_epochs`` is None, and for several objectives where the
+    algorithm follows one."""
     parsed = parse_options(name, options)
+    if settings.objectives > 1 and name not in _TRADE_OFFS:
+        raise TaoRayError(
+            f"{name} follows a single objective, and {settings.objectives} are given",
+            where="search.algorithm",
+            remedy=f"use one of {', '.join(_TRADE_OFFS)}, or give one objective",
+        )
     module = importlib.import_module(f"tao_ray.search.{_look_up(name)[0]}")
     return module.build(space, settings, parsed)  # type: ignore[no-any-return]
 

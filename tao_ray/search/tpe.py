@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import Field
 
-from tao_ray.search.base import Algorithm, Config, Exhausted, Proposal, SearchSettings, TrialStatus
+from tao_ray.search.base import Algorithm, Config, Exhausted, Proposal, SearchSettings
 from tao_ray.search.categories import index_of, probabilities
 from tao_ray.search.fifo import RunToEnd
 from tao_ray.search.options import Options
@@ -53,7 +53,7 @@ class TpeProposer(BaseProposer):
         self._domain: Any = None
 
     def propose(self, number: int, rng: np.random.Generator) -> Proposal | Exhausted:
-        if number < self.initial or not (self.history.ended or self.history.past):
+        if number < self.initial or not self.evidence():
             candidates = self._sobol[number - len(self.settings.points) :]
         else:
             candidates = self._suggestions(number, rng)
@@ -63,7 +63,7 @@ class TpeProposer(BaseProposer):
     def _suggestions(self, number: int, rng: np.random.Generator) -> Any:
         from hyperopt import tpe
 
-        trials = self._documents()
+        trials = self._documents(rng)
         new_id = len(trials.trials)
         for _ in range(_ATTEMPTS):
             [document] = tpe.suggest(
@@ -93,24 +93,28 @@ class TpeProposer(BaseProposer):
             self._domain = Domain(lambda config: 0.0, expression)
         return self._domain
 
-    def _documents(self) -> Any:
+    def _documents(self, rng: np.random.Generator) -> Any:
         """Everything known, as hyperopt keeps it. The loss of a running or failed trial is
         absent, which ranks it last."""
         from hyperopt import JOB_STATE_DONE, STATUS_OK, Trials
 
         trials = Trials()
+        evidence = self.evidence()
+        losses = {
+            t.trial_id: float(loss)
+            for t, loss in zip(evidence, self.losses(evidence, rng), strict=True)
+        }
         records = [*self.history.past, *self.history]
         for i, record in enumerate(records):
             values = self._values(record.config)
-            known = record.status in (TrialStatus.COMPLETED, TrialStatus.STOPPED) and record.curve
             misc = {
                 "tid": i,
                 "cmd": self._hyperopt_domain().cmd,
                 "workdir": None,
-                "idxs": {name: [i] for name in values},
-                "vals": {name: [value] for name, value in values.items()},
+                "idxs": {n: [i] if n in values else [] for n in self.space.names},
+                "vals": {n: [values[n]] if n in values else [] for n in self.space.names},
             }
-            result = {"status": STATUS_OK, "loss": record.loss if known else None}
+            result = {"status": STATUS_OK, "loss": losses.get(record.trial_id)}
             [document] = trials.new_trial_docs([i], [None], [result], [misc])
             document["state"] = JOB_STATE_DONE
             trials._dynamic_trials.append(document)
@@ -118,11 +122,13 @@ class TpeProposer(BaseProposer):
         return trials
 
     def _values(self, config: Config) -> dict[str, Any]:
-        """A configuration as hyperopt's own numbers: a place in [0, 1], or a category's index."""
+        """A configuration as hyperopt's own numbers: a place in [0, 1], or a category's index.
+        Parameters without effect are absent, so a density learns only from trials they had."""
         units = dict(zip(self.space.names, self.space.unit(config), strict=True))
         return {
             p.name: index_of(p, config[p.name]) if isinstance(p, Categorical) else units[p.name]
             for p in self.space.parameters
+            if self.space.is_active(p.name, config)
         }
 
     def _config(self, values: dict[str, list[Any]]) -> Config:
