@@ -108,10 +108,9 @@ def make_plan(config: RunConfig, counted_samples: int | None = None) -> Plan:
     objective, evaluation = _objective(config, network)
     search = config.search
     derived = derive_space(network, search, batch_limit=samples)
-    notes = _shape_notes(search, derived.space)
     epochs = _full_epochs(network, search.max_epochs)
-    past, dropped = read_warm_start(search.warm_start, network.name, objective, derived.space)
-    derived = replace(derived, warnings=(*derived.warnings, *notes, *dropped))
+    past, notes = read_warm_start(search.warm_start, network.name, objective, derived.space)
+    derived = replace(derived, warnings=(*derived.warnings, *notes))
     settings = SearchSettings(
         trials=search.trials,
         max_epochs=epochs,
@@ -134,7 +133,8 @@ def make_plan(config: RunConfig, counted_samples: int | None = None) -> Plan:
     setup = plan.setup(gpus=0)  # builds the algorithm: its options are checked here
     _check_guide(plan, setup)
     _trial_zero_spec(plan, setup)
-    return plan
+    notes = _shape_notes(search, derived.space)
+    return replace(plan, derived=replace(derived, warnings=(*derived.warnings, *notes)))
 
 
 def _shape_notes(search: SearchConfig, space: SearchSpace) -> list[str]:
