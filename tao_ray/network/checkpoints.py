@@ -32,7 +32,9 @@ def find_checkpoints(conventions: Conventions, files: Mapping[str, int]) -> list
     for path, size in files.items():
         match = next((m for regex in regexes if (m := regex.match(path))), None)
         if match is not None:
-            epoch = int(match["epoch"]) + 1 - conventions.checkpoint_first
+            # The one file of an action without epochs counts as its first epoch's.
+            number = match.groupdict().get("epoch")
+            epoch = 1 if number is None else int(number) + 1 - conventions.checkpoint_first
             name = match[0].rstrip("/")
             found[name] = epoch, found.get(name, (None, 0))[1] + size
         elif conventions.best_checkpoint and path.split("/")[-1] == conventions.best_checkpoint:

@@ -368,5 +368,13 @@ TABLE: dict[str, Conventions] = {
             "segment_evaluate": {"metric": None, "direction": None, "metric_source": None},
         },
     ),
+    # The stand-in network: what its package states holds, and its one-shot actions write one file.
+    "digits_mlp": Conventions(
+        "digits_mlp",
+        actions={
+            "prune": {"checkpoint_pattern": r"model_pruned\.pth"},
+            "quantize": {"checkpoint_pattern": r"quantized_model\.pth"},
+        },
+    ),
 }
 """Package directory name -> conventions of its train action."""

@@ -26,7 +26,8 @@ def rows(shared_dir: Path) -> list[dict[str, str]]:
 def test_every_network_of_the_list_is_in_the_table(shared_dir: Path) -> None:
     listed = {row["model"]: row["network_arch"] for row in rows(shared_dir)}
     assert len(listed) == 36
-    assert {name: entry.network_arch for name, entry in TABLE.items()} == listed
+    of_nvidia = {n: entry.network_arch for n, entry in TABLE.items() if n != "digits_mlp"}
+    assert of_nvidia == listed
 
 
 def test_recommended_metric_and_direction_of_every_training(shared_dir: Path) -> None:
