@@ -21,13 +21,13 @@ from tao_ray.search.base import (
     Exhausted,
     GivesWeights,
     Proposal,
+    SeesTradeOffs,
     TrialStatus,
     Wait,
     WeightsFrom,
 )
-from tao_ray.search.parego import ParEgo
 from tao_ray.trial.failure import Failure, FailureKind
-from tao_ray.trial.state import PAUSED, EpochState, Evaluation, Objective, RunState, TrialState
+from tao_ray.trial.state import PAUSED, Evaluation, Objective, RunState, TrialState
 
 Late = Mapping[int, Mapping[str, float]]
 
@@ -384,7 +384,6 @@ class Conductor:
             assert judged is not None
             assert judged.loss is not None
             standing = judged.loss
-            self._observe(trial, judged)
             self._proposer.tell(trial.id, trial.config, epoch, standing, TrialStatus.RUNNING)
         assert standing is not None
         decision = self._rule.report(trial.id, epoch, standing)
@@ -394,8 +393,9 @@ class Conductor:
     def _inform_of_end(self, trial: TrialState) -> None:
         status = TrialStatus(trial.status)
         judged = None if status is TrialStatus.FAILED else trial.judged(self.objective.at)
-        if judged:
-            self._observe(trial, judged)
+        losses = self.objective.losses(judged) if judged else None
+        if losses is not None and len(losses) > 1 and isinstance(self._proposer, SeesTradeOffs):
+            self._proposer.tell_others(trial.id, losses[1:])
         self._proposer.tell(
             trial.id,
             trial.config,
@@ -413,12 +413,6 @@ class Conductor:
         else:
             self._failures.clear()
             self._succeeded = True
-
-    def _observe(self, trial: TrialState, epoch: EpochState) -> None:
-        """Give a proposer for several objectives all of them, right before its `tell`."""
-        losses = self.objective.losses(epoch)
-        if isinstance(self._proposer, ParEgo) and losses is not None:
-            self._proposer.observe(trial.id, losses)
 
     def _stop_if_enough(self, loss: float | None) -> None:
         """The user's own stop rules."""

@@ -17,7 +17,6 @@ from tao_ray.network.ranges import derive_space
 from tao_ray.network.resolve import resolve_network
 from tao_ray.network.spec import build_spec, get_path
 from tao_ray.search.base import Algorithm, SearchSettings
-from tao_ray.search.parego import ParEgo
 from tao_ray.search.patience import Patience
 from tao_ray.search.registry import build
 from tao_ray.space import Float
@@ -35,8 +34,6 @@ _LEARN_FROM_RUNGS = ("dehb", "pbt", "pb2")
 """Algorithms whose proposals need the objective of trainings that have not ended."""
 _CONTINUE_WEIGHTS = ("pbt", "pb2")
 """Algorithms whose trials go on from the weights of others with changed hyperparameters."""
-_FOR_SEVERAL = ("bayesian", "tpe", "random")
-"""Algorithms that can look for trade-offs: they let every trial train to its end."""
 
 
 @dataclass(frozen=True)
@@ -66,13 +63,7 @@ class Plan:
     def algorithm(self) -> Algorithm:
         """A fresh instance of the algorithm, to be fed this run's journal."""
         search = self.config.search
-
-        def make() -> Algorithm:
-            return build(search.algorithm, self.derived.space, self.settings, search.options)
-
-        built = make()
-        if self.objective.others:
-            built = replace(built, proposer=ParEgo(lambda: make().proposer, self.settings.seed))
+        built = build(search.algorithm, self.derived.space, self.settings, search.options)
         patience = search.stop.patience_epochs
         return replace(built, rule=Patience(built.rule, patience)) if patience else built
 
@@ -118,6 +109,7 @@ def make_plan(config: RunConfig, counted_samples: int | None = None) -> Plan:
         seed=search.seed,
         points=_first_points(search, derived.space),
         warm_start=past,
+        objectives=1 + len(objective.others),
     )
     plan = Plan(
         config,
@@ -221,12 +213,6 @@ def _objective(config: RunConfig, network: Network) -> tuple[Objective, Evaluati
     else:
         name, direction = metric.name, metric.direction
     others = tuple((other.metric, other.direction) for other in config.objective.others)
-    if others and config.search.algorithm not in _FOR_SEVERAL:
-        raise TaoRayError(
-            f"{config.search.algorithm} knows a single objective, and there are {len(others) + 1}",
-            where="search.algorithm",
-            remedy=f"choose one of: {', '.join(_FOR_SEVERAL)}",
-        )
     return Objective(name, direction, at, others), evaluation
 
 

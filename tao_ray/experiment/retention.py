@@ -20,7 +20,7 @@ from tao_ray.network.checkpoints import CheckpointFile, find_checkpoints
 from tao_ray.network.network import Network
 from tao_ray.platforms.base import Platform
 from tao_ray.search.base import TrialStatus, WeightsFrom
-from tao_ray.search.parego import pareto_front
+from tao_ray.search.tradeoff import pareto_front
 from tao_ray.trial.state import PAUSED, EpochState, Objective, RunState, TrialState
 from tao_ray.trial.supervisor import RESULTS_DIR, result_files
 
@@ -132,9 +132,8 @@ def _front(state: RunState, objective: Objective) -> list[tuple[TrialState, Epoc
         return []
     ended = [t for t in state.trials.values() if not t.alive and _good(t)]
     judged = [(t, e) for t in ended if (e := t.judged(objective.at)) is not None]
-    losses = {t.id: found for t, e in judged if (found := objective.losses(e)) is not None}
-    front = set(pareto_front(losses))
-    return [pair for pair in judged if pair[0].id in front]
+    known = [(pair, losses) for pair in judged if (losses := objective.losses(pair[1])) is not None]
+    return [known[i][0] for i in pareto_front([losses for _, losses in known])]
 
 
 def _best_ended(

@@ -43,7 +43,7 @@ from typing import Any
 from tao_ray.journal import Event
 from tao_ray.platforms.ledger import Ledger
 from tao_ray.search.base import Decision, TrialStatus, WeightsFrom
-from tao_ray.search.parego import pareto_front
+from tao_ray.search.tradeoff import pareto_front
 from tao_ray.trial.failure import Failure
 
 PENDING, RUNNING, PAUSED, EVALUATING = "pending", "running", "paused", "evaluating"
@@ -300,7 +300,8 @@ class RunState:
             of_all = objective.losses(judged) if judged else None
             if of_all is not None and trial.status != TrialStatus.FAILED.value:
                 losses[trial.id] = of_all
-        return pareto_front(losses)
+        names = list(losses)
+        return [names[i] for i in pareto_front([losses[name] for name in names])]
 
 
 def _apply_to_trial(trial: TrialState, event: Event) -> None:
