@@ -3,7 +3,8 @@
 The product kernel of Falkner et al., "BOHB" (ICML 2018), on the space's uniform image: a normal
 truncated to [0, 1] for floats, the same normal integrated over a value's cell for integers and
 ordered values, Aitchison and Aitken's for categories. Bandwidths follow the normal reference
-rule.
+rule. One more component is uniform, so that the ratio of two densities does not favour corners
+where neither has a point.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ class MixedDensity:
         self.points = points
         self.parameters = space.parameters
         n, p = points.shape
+        self.uniform = float(np.prod([1 / (q.cardinality or 1) for q in self.parameters]))
         spread = points.std(axis=0, ddof=1 if n > 1 else 0)
         self.bandwidths = np.maximum(1.06 * spread * n ** (-1 / (4 + p)), min_bandwidth)
         for i, parameter in enumerate(self.parameters):
@@ -70,10 +72,8 @@ class MixedDensity:
                     upper, lower = (x + half - centers) / width, (x - half - centers) / width
                     kernel = (ndtr(upper) - ndtr(lower)) / inside
             product += np.log(np.maximum(kernel, 1e-32))
-        top = product.max(axis=1)
-        summed = np.exp(product - top[:, None]).mean(axis=1)
-        log_density = top + np.log(summed)
-        return np.asarray(log_density)
+        total = np.exp(product).sum(axis=1) + self.uniform
+        return np.asarray(np.log(total / (len(self.points) + 1)))
 
     def sample(self, count: int, factor: float, rng: np.random.Generator) -> Array:
         """`count` points near those of the density, bandwidths widened by `factor`; (count, p)."""
