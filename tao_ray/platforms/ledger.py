@@ -68,6 +68,7 @@ class MachineRecord:
     first_job: float | None = None
     deleted: float | None = None
     lost: str | None = None
+    lost_at: float | None = None
 
     @property
     def exists(self) -> bool:
@@ -210,8 +211,9 @@ def _apply_to_machine(
         if machine.rent is not None:
             machine.rent.end = time
     elif what == "lost":
-        machine.state, machine.lost = LEAVING, data["text"]
+        machine.state, machine.lost, machine.lost_at = LEAVING, data["text"], time
     elif what == "deleted":
         machine.state, machine.deleted = GONE, time
         if machine.rent is not None and machine.rent.end is None:
-            machine.rent.end = time
+            # Nobody could ask for the deletion of what was gone when it was lost.
+            machine.rent.end = machine.lost_at or time

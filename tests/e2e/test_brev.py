@@ -195,13 +195,13 @@ def test_at_the_cap_the_run_ends_resumable_and_goes_on_with_more(
         model={"overrides": {"train.seconds_per_epoch": 1.0}},
         search={"algorithm": "random", "trials": 3, "max_concurrent": 1},
         platform={"type": "l40s-1x.north"},
-        budget={"cost_usd": 24.0},
+        budget={"cost_usd": 28.0},
     )
-    out = finished(searches.start("--accept-long"), 3)
-    assert "budget.cost_usd, 24 USD, is used up" in out
+    out = finished(searches.start("--accept-long"), 4)
+    assert "budget.cost_usd, 28 USD, is used up" in out
     assert "go on with: tao-ray resume" in out
     assert emulator.alive() == []
-    assert sum(bill.cost for bill in emulator.bills()) < 24.0
+    assert sum(bill.cost for bill in emulator.bills()) < 28.0
     out = finished(searches.start("--accept-long", "--resume", "--set", "budget.cost_usd=1000"), 0)
     assert crash_script().check(searches.run, None) == [], out
     agrees_with_the_account(searches.run, emulator)

@@ -304,6 +304,7 @@ def test_a_machine_that_vanished_is_lost_with_its_jobs(world: World) -> None:
     assert place is not None
     assert not place.here
     assert world.ledger.machines[name].lost == "it vanished"
+    assert world.ledger.cost(world.now + 1e6) == world.ledger.cost(world.now)
     assert lease(pool, "a-2", "a") == "m-2"
 
 
