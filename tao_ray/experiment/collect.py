@@ -12,8 +12,8 @@ from typing import Any
 
 from tao_ray.files import write_text
 from tao_ray.platforms.base import JobHandle, LogLine, Offset, Platform
+from tao_ray.trial.job import RESULTS_DIR
 from tao_ray.trial.state import Objective, TrialState
-from tao_ray.trial.supervisor import RESULTS_DIR
 
 _HIDDEN = "***"
 

@@ -37,9 +37,9 @@ from tao_ray.platforms.base import Platform
 from tao_ray.search.base import TrialStatus
 from tao_ray.trial.classify import kind_of_error
 from tao_ray.trial.failure import Failure, FailureKind
+from tao_ray.trial.job import RESULTS_DIR, read_result, result_files
 from tao_ray.trial.sources import Hook, HookError, Report
 from tao_ray.trial.state import EpochState, RunState, TrialState
-from tao_ray.trial.supervisor import RESULTS_DIR, read_result, result_files
 
 _WATCH_S = 0.2
 _MEASUREMENT = "metric metric_name direction metrics action data gpus job results_dir seconds"

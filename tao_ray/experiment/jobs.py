@@ -28,7 +28,7 @@ from tao_ray.platforms.base import (
 )
 from tao_ray.trial.classify import classify, plain_lines
 from tao_ray.trial.failure import Failure, FailureKind
-from tao_ray.trial.supervisor import RESULTS_DIR
+from tao_ray.trial.job import RESULTS_DIR
 
 _LOG_TAIL_BYTES = 64 * 1024
 _WAIT_S = 0.25

@@ -17,8 +17,8 @@ from tao_ray.platforms.base import KeepsCopies, Platform
 from tao_ray.platforms.kept import is_below
 from tao_ray.platforms.ledger import Lease
 from tao_ray.search.base import WeightsFrom
+from tao_ray.trial.job import RESULTS_DIR, result_files
 from tao_ray.trial.state import PAUSED, Objective, RunState
-from tao_ray.trial.supervisor import RESULTS_DIR, result_files
 
 _PARALLEL = 3
 

@@ -20,9 +20,9 @@ from tao_ray.search.base import Algorithm, SearchSettings
 from tao_ray.search.patience import Patience
 from tao_ray.search.registry import build
 from tao_ray.space import Float
+from tao_ray.trial.setup import TrialSetup
 from tao_ray.trial.sources import Hook, LogPattern, MetricFile, Source
 from tao_ray.trial.state import Evaluation, Objective
-from tao_ray.trial.supervisor import TrialSetup
 
 if TYPE_CHECKING:
     from tao_ray.config import RunConfig, SearchConfig

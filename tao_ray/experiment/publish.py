@@ -21,7 +21,7 @@ from tao_ray.files import write_text
 from tao_ray.journal import Event, JournalWriter
 from tao_ray.platforms.base import Check, Platform
 from tao_ray.storage import Storage, StorageError, open_storage
-from tao_ray.trial.supervisor import RESULTS_DIR
+from tao_ray.trial.job import RESULTS_DIR
 
 if TYPE_CHECKING:
     from tao_ray.config import RunConfig

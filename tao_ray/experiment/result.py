@@ -22,8 +22,8 @@ from tao_ray.platforms.base import KeepsCopies, Platform
 from tao_ray.search.base import TrialStatus
 from tao_ray.space import Parameter
 from tao_ray.trial.failure import FailureKind
+from tao_ray.trial.job import RESULTS_DIR, result_files
 from tao_ray.trial.state import Objective, RunState, TrialState
-from tao_ray.trial.supervisor import RESULTS_DIR, result_files
 
 SCHEMA_VERSION = 1
 DONE, EARLY, NO_SUCCESS, INTERRUPTED = "done", "ended early", "no success", "interrupted"

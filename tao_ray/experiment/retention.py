@@ -21,8 +21,8 @@ from tao_ray.network.network import Network
 from tao_ray.platforms.base import Platform
 from tao_ray.search.base import TrialStatus, WeightsFrom
 from tao_ray.search.tradeoff import pareto_front
+from tao_ray.trial.job import RESULTS_DIR, result_files
 from tao_ray.trial.state import PAUSED, EpochState, Objective, RunState, TrialState
-from tao_ray.trial.supervisor import RESULTS_DIR, result_files
 
 AUTO, MANUAL = "auto", "manual"
 

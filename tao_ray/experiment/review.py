@@ -17,7 +17,7 @@ from tao_ray.experiment.review_text import document, summary
 from tao_ray.network.spec import Adjustment, Spec, build_spec
 from tao_ray.platforms.base import Check, Platform
 from tao_ray.search.base import Proposal
-from tao_ray.trial.supervisor import RESULTS_DIR
+from tao_ray.trial.job import RESULTS_DIR
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from tao_ray.network.resolve import resolve_action
 from tao_ray.network.status import EpochReport, EpochUpdate, StatusEvent
 from tao_ray.platforms import open_platform
 from tao_ray.platforms.base import HasPrices, LogLine, Platform, SharesFiles
-from tao_ray.trial.supervisor import RESULTS_DIR
+from tao_ray.trial.job import RESULTS_DIR
 
 if TYPE_CHECKING:
     from tao_ray.config import RunConfig

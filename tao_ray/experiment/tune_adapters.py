@@ -18,8 +18,8 @@ from ray.tune.search import SearchAlgorithm
 from tao_ray.experiment.conductor import Conductor
 from tao_ray.search.base import Decision
 from tao_ray.trial.failure import Failure, FailureKind
+from tao_ray.trial.setup import Epoch, Outcome
 from tao_ray.trial.state import TrialState
-from tao_ray.trial.supervisor import Epoch, Outcome
 from tao_ray.trial.trainable import NEWS, decode
 
 

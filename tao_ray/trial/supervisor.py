@@ -7,23 +7,18 @@ here, so a new supervisor goes on where a killed one was.
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tao_ray.errors import TaoRayError
 from tao_ray.journal import Event, JournalWriter
 from tao_ray.network.network import Network
-from tao_ray.network.spec import Spec, build_spec, get_path
 from tao_ray.network.status import EpochReport, EpochUpdate, StatusEvent, StatusReader
 from tao_ray.platforms.base import (
     CapacityError,
     Exit,
-    Job,
     JobHandle,
     LinkError,
     LogLine,
@@ -35,74 +30,15 @@ from tao_ray.platforms.base import (
 from tao_ray.platforms.base import Event as PlatformEvent
 from tao_ray.trial.classify import classify, kind_of_error, plain_lines
 from tao_ray.trial.failure import Failure, FailureKind
-from tao_ray.trial.sources import LogPattern, Report, Source
+from tao_ray.trial.job import TrialJobs, read_result, result_files
+from tao_ray.trial.setup import Epoch, Idle, News, Outcome, TrialSetup
+from tao_ray.trial.sources import LogPattern, Report
 from tao_ray.trial.state import PAUSED, JobState, RunState
 
-RESULTS_DIR = "results"
 _LOG_TAIL_BYTES = 64 * 1024
 _CHECKPOINT_WAIT_S = 15.0
 _CHECKPOINT_POLL_S = 0.1
 _SLOT_POLL_S = 0.25
-
-
-@dataclass(frozen=True)
-class TrialSetup:
-    """What every trial of a run shares. Pickled to wherever trials are supervised.
-
-    milestones: the rule's rungs, which validation and checkpoint intervals must divide.
-    single_shot: the action has no epochs; its one result counts as epoch 1.
-    source: where the objective's value is, if not in status.json. metric_required: a job that
-    never reports the metric is a failure; False where its checkpoint is evaluated all the same.
-    """
-
-    network: Network
-    metric: str
-    max_epochs: int
-    milestones: tuple[int, ...] = ()
-    single_shot: bool = False
-    source: Source | None = None
-    metric_required: bool = True
-    gpus: int = 0
-    env: Mapping[str, str] = field(default_factory=dict)
-    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
-    job_timeout_s: float | None = None
-    grace_s: float = 30.0
-    train_sample_count: int | None = None
-    checkpoint_interval: int | None = None
-
-
-@dataclass(frozen=True)
-class Epoch:
-    """A completed epoch.
-
-    seen: time.time() at which its line was known to be on disk. late: metrics of earlier epochs
-    that came after those had been reported (TAO writes training losses last).
-    """
-
-    epoch: int
-    metrics: Mapping[str, float]
-    seconds: float | None
-    job: str
-    seen: float | None
-    late: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """The trial's job has ended by itself; `failure` is None if it finished as it should."""
-
-    failure: Failure | None = None
-    late: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Idle:
-    """Nothing new. `note`: what the trial waits for, if it does not run yet."""
-
-    note: str = ""
-
-
-News = Epoch | Outcome | Idle
 
 
 class Supervisor:
@@ -122,6 +58,7 @@ class Supervisor:
         self._journal = journal
         self._clock = clock
         self._trial = RunState.fold(journal.read(trial=trial_id)).trials[trial_id]
+        self._jobs = TrialJobs(self._trial, setup, platform, journal)
         self._job: JobState | None = None
         self._handle: JobHandle | None = None
         self._events: Iterator[PlatformEvent] = iter(())
@@ -185,7 +122,7 @@ class Supervisor:
             return True
         if job is None or job.ended is not None or job.retired:
             job = self._intend(job)
-        built, adjustments = self._build(job)
+        built, adjustments = self._jobs.build(job)
         try:
             handle = self._platform.launch(built)
         except CapacityError as error:
@@ -241,115 +178,17 @@ class Supervisor:
         """Journal the next job before anything of it exists."""
         segment = last.segment + 1 if last else 1
         job_id = f"{self.trial_id}-{segment}"
-        resume_epoch = self._last_checkpoint(self._results(self._trial.jobs)) or 0
+        resume_epoch = self._jobs.last_checkpoint() or 0
         if last is not None and not resume_epoch:
             # TAO resumes by itself from whatever checkpoint lies there: of an epoch that was
             # never reported, for instance.
-            self._clear_results(last)
+            self._jobs.clear_results(last)
         self._record("job", job=job_id, segment=segment, resume_epoch=resume_epoch)
         assert self._trial.last_job is not None
         return self._trial.last_job
 
-    def _clear_results(self, last: JobState) -> None:
-        handle = self._platform.attach(last.id)
-        if handle is not None:
-            handle.remove(RESULTS_DIR)
-
-    def _results(self, jobs: Sequence[JobState]) -> dict[str, int]:
-        """Files below the results directory: path -> bytes. jobs: those of the trial in question.
-
-        The last job that the platform knows shows them: one that was never launched has no place.
-        """
-        for job in reversed(jobs):
-            handle = self._platform.attach(job.id)
-            if handle is not None:
-                return result_files(handle)
-        return {}
-
-    def _last_checkpoint(self, files: Mapping[str, int]) -> int | None:
-        """The newest epoch that was reported and whose checkpoint is there."""
-        first = self._offset() + 1
-        for epoch in range(self._trial.last_epoch, first - 1, -1):
-            if self._checkpoint(epoch, files):
-                return epoch
-        return None
-
-    def _checkpoint(self, epoch: int, files: Mapping[str, int]) -> str | None:
-        return self._setup.network.checkpoint_name(epoch - self._offset(), files)
-
-    def _offset(self) -> int:
-        """Epochs the donor had trained: the trial's own epochs come after them."""
-        return self._trial.start.epoch if self._trial.start else 0
-
-    def _build(self, job: JobState) -> tuple[Job, list[dict[str, Any]]]:
-        """The job to launch, and in what its spec differs from what was asked."""
-        network = self._setup.network
-        workspace = self._platform.workspace(self.trial_id)
-        results = f"{workspace}/{RESULTS_DIR}"
-        resume_from, start_from = self._resume_from(job, results), self._start_from(job)
-        spec = self._spec(results, resume_from, start_from)
-        name = f"spec_{job.segment}.{network.config_format}"
-        built = Job(
-            id=job.id,
-            workspace=self.trial_id,
-            command=network.command(f"{workspace}/{name}"),
-            files={name: spec.render(network.config_format, secrets=True).encode()},
-            status_path=f"{RESULTS_DIR}/{network.status_path}" if network.status_path else None,
-            env={**network.conventions.resume_env, **self._setup.env},
-            secrets=self._setup.secrets,
-            gpus=self._setup.gpus,
-            image=network.image,
-            needs=tuple(path for path in (resume_from, start_from) if path),
-        )
-        return built, [asdict(a) for a in spec.adjustments]
-
-    def _spec(self, results_dir: str, resume_from: str | None, start_from: str | None) -> Spec:
-        setup, offset = self._setup, self._offset()
-        return build_spec(
-            setup.network,
-            self._trial.config,
-            results_dir=results_dir,
-            num_epochs=None if setup.single_shot else setup.max_epochs - offset,
-            milestones=[m - offset for m in setup.milestones if m > offset],
-            gpus=setup.gpus,
-            checkpoint_interval=setup.checkpoint_interval,
-            resume_from=resume_from,
-            start_from=start_from,
-            train_sample_count=setup.train_sample_count,
-        )
-
-    def _keeps(self, epoch: int) -> bool:
-        """Whether the network writes a checkpoint after this epoch."""
-        key = self._setup.network.conventions.checkpoint_interval_key
-        spec = self._spec(RESULTS_DIR, None, None).data
-        interval = get_path(spec, key, None) if key else None
-        own = epoch - self._offset()
-        return own > 0 and own % (interval if isinstance(interval, int) else 1) == 0
-
     def _last(self, job: JobState) -> JobState:
         return next(j for j in self._trial.jobs if j.id == job.id)
-
-    def _resume_from(self, job: JobState, results: str) -> str | None:
-        if not job.resume_epoch:
-            return None
-        before = [j for j in self._trial.jobs if j.segment < job.segment]
-        name = self._checkpoint(job.resume_epoch, self._results(before))
-        return f"{results}/{name}" if name else None
-
-    def _start_from(self, job: JobState) -> str | None:
-        start = self._trial.start
-        if start is None or job.resume_epoch:
-            return None
-        donor = RunState.fold(self._journal.read(trial=start.trial_id)).trials[start.trial_id]
-        files = self._results(donor.jobs)
-        own_epoch = start.epoch - (donor.start.epoch if donor.start else 0)
-        name = self._setup.network.checkpoint_name(own_epoch, files)
-        if name is None:
-            raise MachineLostError(
-                f"the checkpoint of epoch {start.epoch} of trial {start.trial_id} is gone",
-                where=f"trial {self.trial_id}",
-            )
-        return f"{self._platform.workspace(start.trial_id)}/{RESULTS_DIR}/{name}"
 
     # -- following ----------------------------------------------------------------------------
 
@@ -377,12 +216,12 @@ class Supervisor:
     def _report(self, events: list[StatusEvent], seen: float | None) -> None:
         for event in events:
             if isinstance(event, EpochReport):
-                epoch = event.epoch + self._offset()
+                epoch = event.epoch + self._jobs.offset()
                 if epoch > self._reported and not isinstance(self._setup.source, LogPattern):
                     metrics = self._with_objective(epoch, event.metrics)
                     self._say_epoch(epoch, metrics, event.seconds, seen)
             elif isinstance(event, EpochUpdate):
-                self._late[event.epoch + self._offset()] = event.metrics
+                self._late[event.epoch + self._jobs.offset()] = event.metrics
 
     def _report_line(self, line: bytes) -> None:
         """Take the objective from a line of output, where that is its source."""
@@ -395,8 +234,8 @@ class Supervisor:
             own, value = match
             self._found.append(value)
             assert self._job is not None
-            before = self._job.resume_epoch or self._offset()
-            epoch = before + len(self._found) if own is None else self._offset() + own
+            before = self._job.resume_epoch or self._jobs.offset()
+            epoch = before + len(self._found) if own is None else self._jobs.offset() + own
             if epoch > self._reported and not self._setup.single_shot:
                 metrics = {**self._reader.metrics, self._setup.metric: value}
                 self._say_epoch(epoch, metrics, None, None)
@@ -471,7 +310,7 @@ class Supervisor:
                 return Failure(
                     FailureKind.METRIC_MISSING, f"{setup.metric}: {why}", tuple(log[-6:])
                 )
-            if self._reported <= self._offset():
+            if self._reported <= self._jobs.offset():
                 return Failure(
                     FailureKind.DATA, "the job finished without one epoch", tuple(log[-6:])
                 )
@@ -505,13 +344,13 @@ class Supervisor:
 
         The network writes it moments after the epoch's line, and a paused trial goes on from it.
         """
-        if self._setup.single_shot or not self._keeps(self._reported):
+        if self._setup.single_shot or not self._jobs.keeps(self._reported):
             return
         deadline = time.monotonic() + _CHECKPOINT_WAIT_S
         size = None
         while time.monotonic() < deadline and handle.poll() is None:
             files = result_files(handle)
-            name = self._checkpoint(self._reported, files)
+            name = self._jobs.checkpoint(self._reported, files)
             if name is not None and files[name] == size:
                 return
             size = files[name] if name is not None else None
@@ -536,7 +375,7 @@ class Supervisor:
     def refresh(self) -> None:
         """Take in what the driver has journalled about this trial."""
         state = RunState.fold(self._journal.read(trial=self.trial_id))
-        self._trial = state.trials[self.trial_id]
+        self._trial = self._jobs.trial = state.trials[self.trial_id]
         if self._job is not None:
             self._job = self._last(self._job)
 
@@ -545,22 +384,6 @@ def _was_stopped(handle: JobHandle) -> bool:
     """The job was asked to stop by a driver that did not live to record it."""
     end = handle.poll()
     return end is not None and end.stopped
-
-
-def result_files(handle: JobHandle | None) -> dict[str, int]:
-    """Files below the results directory: path -> bytes."""
-    files = handle.list(RESULTS_DIR) if handle else {}
-    return {path.removeprefix(f"{RESULTS_DIR}/"): size for path, size in files.items()}
-
-
-def read_result(handle: JobHandle | None, path: str) -> bytes:
-    """A file below the results directory. FileNotFoundError if there is none."""
-    if handle is None:
-        raise FileNotFoundError(path)
-    with tempfile.TemporaryDirectory() as scratch:
-        target = Path(scratch, "file")
-        handle.fetch(f"{RESULTS_DIR}/{path}", str(target))
-        return target.read_bytes()
 
 
 def _says_when_finished(network: Network) -> bool:

@@ -19,7 +19,8 @@ from ray.exceptions import RayTaskError
 from tao_ray.errors import TaoRayError
 from tao_ray.journal import Event, Journal, JournalWriter
 from tao_ray.platforms.base import Platform
-from tao_ray.trial.supervisor import Epoch, Idle, News, Outcome, Supervisor, TrialSetup
+from tao_ray.trial.setup import Epoch, Idle, News, Outcome, TrialSetup
+from tao_ray.trial.supervisor import Supervisor
 
 NEWS = "news"
 """Key of a result that holds the JSON text of what happened."""

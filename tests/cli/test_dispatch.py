@@ -70,8 +70,7 @@ def test_an_error_is_printed_for_its_reader(tmp_path: Path) -> None:
     assert done.stderr == (
         "error: 2 problems in the configuration\n"
         "--set search.algorithm: planned, not available in this version (got 'autoresearch')\n"
-        "  -> available: auto, random, bayesian, bfbo, tpe, hyperband, hyperband_es, asha, bohb, dehb, "
-        "pbt, pb2\n"
+        f"  -> available: {', '.join(ALGORITHMS)}\n"
         "--set search.trials: must be a whole number of at least 1 (got 0)\n"
     )
 

@@ -13,8 +13,9 @@ from tao_ray.experiment.plan import Plan, make_plan
 from tao_ray.experiment.run_dir import RunDir, results_root
 from tao_ray.journal import Journal
 from tao_ray.platforms.local import LocalPlatform
+from tao_ray.trial.setup import Epoch, Outcome
 from tao_ray.trial.state import RunState
-from tao_ray.trial.supervisor import Epoch, Outcome, Supervisor
+from tao_ray.trial.supervisor import Supervisor
 
 EPOCHS = 2
 

@@ -21,8 +21,9 @@ from tao_ray.experiment.trial_evaluations import TrialEvaluations
 from tao_ray.journal import Journal
 from tao_ray.network.status import StatusEvent
 from tao_ray.trial.failure import FailureKind
+from tao_ray.trial.setup import Epoch, Outcome
 from tao_ray.trial.state import EVALUATING, RunState, TrialState
-from tao_ray.trial.supervisor import Epoch, Outcome, Supervisor
+from tao_ray.trial.supervisor import Supervisor
 
 EVALUATE = {"source": "evaluate"}
 

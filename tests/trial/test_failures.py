@@ -20,7 +20,8 @@ from tao_ray.platforms.base import CapacityError, Exit, LinkError, MachineLostEr
 from tao_ray.platforms.local import LocalPlatform
 from tao_ray.trial.classify import classify, kind_of_error
 from tao_ray.trial.failure import Failure, FailureKind
-from tao_ray.trial.supervisor import Outcome, Supervisor
+from tao_ray.trial.setup import Outcome
+from tao_ray.trial.supervisor import Supervisor
 
 EPOCH = '{"epoch": 0, "kpi": {"acc": 0.5}, "status": "RUNNING", "message": "m"}'
 FAILED = '{"status": "FAILURE", "message": "%s"}'

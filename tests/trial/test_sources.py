@@ -17,9 +17,10 @@ from tao_ray.experiment.plan import make_plan
 from tao_ray.journal import Event, Journal
 from tao_ray.platforms.local import LocalPlatform
 from tao_ray.trial.failure import FailureKind
+from tao_ray.trial.setup import Epoch, Outcome
 from tao_ray.trial.sources import Hook, LogPattern, MetricFile, Report
 from tao_ray.trial.state import RunState
-from tao_ray.trial.supervisor import Epoch, Outcome, Supervisor
+from tao_ray.trial.supervisor import Supervisor
 
 Run = Callable[..., tuple[list[tuple[int, float | None]], Outcome]]
 

@@ -14,8 +14,9 @@ from tao_ray.experiment.plan import make_plan
 from tao_ray.journal import Event, Journal
 from tao_ray.platforms.local import LocalPlatform
 from tao_ray.trial.failure import FailureKind
+from tao_ray.trial.setup import Epoch, Idle, News, Outcome, TrialSetup
 from tao_ray.trial.state import RunState, TrialState
-from tao_ray.trial.supervisor import Epoch, Idle, News, Outcome, Supervisor, TrialSetup
+from tao_ray.trial.supervisor import Supervisor
 
 EPOCHS = 4
 
