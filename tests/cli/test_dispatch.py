@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tao_ray.cli import COMMANDS, main
+from tao_ray.config import ALGORITHMS
 
 HEAVY = ("pydantic", "yaml", "ray", "rich", "numpy", "torch", "wandb")
 
