@@ -332,6 +332,11 @@ class _Search:
 
     def _watch(self, event: object) -> None:
         self._control.poll()
+        now = time.time()
+        if now - self._shown >= _VIEW_EVERY_S:
+            self._shown = now
+            self._conductor.catch_up()
+            self._budget.look(self._conductor.state, now)
         if self._interrupted():
             raise JobStopped
 

@@ -106,9 +106,9 @@ def until(holds: Callable[[], Any], driver: subprocess.Popen[str]) -> None:
         time.sleep(0.1)
 
 
-def finished(driver: subprocess.Popen[str], code: int) -> str:
+def finished(driver: subprocess.Popen[str], *codes: int) -> str:
     out, _ = driver.communicate(timeout=WAIT_S)
-    assert driver.returncode == code, out
+    assert driver.returncode in codes, out
     return out
 
 
@@ -193,11 +193,11 @@ def test_at_the_cap_the_run_ends_resumable_and_goes_on_with_more(
     emulator.price("l40s-1x.north", 600.0)  # ten a minute; two minutes are held back
     searches.write(
         model={"overrides": {"train.seconds_per_epoch": 1.0}},
-        search={"algorithm": "random", "trials": 3, "max_concurrent": 1},
+        search={"algorithm": "random", "trials": 8, "max_concurrent": 1},
         platform={"type": "l40s-1x.north"},
         budget={"cost_usd": 28.0},
     )
-    out = finished(searches.start("--accept-long"), 4)
+    out = finished(searches.start("--accept-long"), 3, 4)
     assert "budget.cost_usd, 28 USD, is used up" in out
     assert "go on with: tao-ray resume" in out
     assert emulator.alive() == []
