@@ -142,7 +142,7 @@ def test_the_environment(platform: Platform) -> None:
 
 def test_two_jobs_side_by_side(platform: Platform) -> None:
     handles = [
-        platform.launch(job(name, f"sleep 2; {EPOCHS}; echo {name} > mine", workspace=space))
+        platform.launch(job(name, f"sleep 6; {EPOCHS}; echo {name} > mine", workspace=space))
         for name, space in (("a-1", "w"), ("b-1", "other"))
     ]
     assert [handle.poll() for handle in handles] == [None, None]
