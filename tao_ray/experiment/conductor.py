@@ -232,6 +232,10 @@ class Conductor:
         """Trials that a resumed driver has to train again at once: neither paused nor trained."""
         return [t for t in self._active() if t.trains]
 
+    def paused(self) -> list[TrialState]:
+        """Trials that wait for the rule to name them."""
+        return [t for t in self.state.trials.values() if t.status == PAUSED]
+
     def donors(self) -> list[WeightsFrom]:
         """The checkpoints that trials still to be proposed may start from."""
         return self._proposer.donors() if isinstance(self._proposer, GivesWeights) else []

@@ -19,7 +19,7 @@ from tao_ray.experiment.conductor import Conductor
 from tao_ray.search.base import Decision
 from tao_ray.trial.failure import Failure, FailureKind
 from tao_ray.trial.setup import Epoch, Outcome
-from tao_ray.trial.state import TrialState
+from tao_ray.trial.state import PAUSED, TrialState
 from tao_ray.trial.trainable import NEWS, decode
 
 
@@ -37,7 +37,9 @@ class SearchAdapter(_NotInSnapshots, SearchAlgorithm):
         """poll: called whenever Tune asks for a trial: without one it asks nothing else."""
         self._conductor = conductor
         self._poll = poll
-        self._again = deque(conductor.unfinished())
+        # Paused ones first: they take no slot, and Tune must know of them before it finds that
+        # nothing runs; it would wait ten minutes for a new trial then, or end the search.
+        self._again = deque([*conductor.paused(), *conductor.unfinished()])
         self._spec: dict[str, Any] = {}
         self._parser = _make_parser()
         self.tune_trials: dict[str, Trial] = {}
@@ -82,10 +84,6 @@ class SearchAdapter(_NotInSnapshots, SearchAlgorithm):
         self.tune_trials[trial.id] = created
         return created
 
-    def create_resumed(self, trial: TrialState) -> Trial:
-        """A paused trial of an earlier driver, which this Tuner has never seen."""
-        return self._create(trial)
-
 
 class SchedulerAdapter(_NotInSnapshots, TrialScheduler):
     """Hands each result to the conductor and applies its decision."""
@@ -100,7 +98,10 @@ class SchedulerAdapter(_NotInSnapshots, TrialScheduler):
         self._poll = poll
 
     def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
-        """Nothing to do: the conductor knows its trials."""
+        """A trial that an earlier driver has paused stays so: Tune files it by its status."""
+        if self._conductor.state.trials[trial.trial_id].status == PAUSED:
+            trial.init_local_path()
+            trial.set_status(Trial.PAUSED)
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
         """Take in one result and say what the trial does now."""
@@ -141,15 +142,9 @@ class SchedulerAdapter(_NotInSnapshots, TrialScheduler):
             tune_controller.request_stop_experiment()
             return None
         for trial_id in self._conductor.settle_losers():
-            if trial_id in self._search.tune_trials:
-                tune_controller.stop_trial(self._search.tune_trials[trial_id])
+            tune_controller.stop_trial(self._search.tune_trials[trial_id])
         resumed = self._conductor.next_resumed()
-        if resumed is None:
-            return None
-        known = self._search.tune_trials.get(resumed.id)
-        if known is None:
-            tune_controller.add_trial(self._search.create_resumed(resumed))
-        return known
+        return self._search.tune_trials[resumed.id] if resumed else None
 
     def on_trial_complete(self, tune_controller: Any, trial: Trial, result: Any) -> None:
         """The conductor has ended the trial already."""
