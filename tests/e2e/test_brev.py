@@ -207,6 +207,18 @@ def test_at_the_cap_the_run_ends_resumable_and_goes_on_with_more(
     agrees_with_the_account(searches.run, emulator)
 
 
+def test_a_short_chaos(emulator: BrevEmulator) -> None:
+    del emulator  # it only says whether there can be one
+    script = [sys.executable, str(REPO / "scripts" / "chaos.py")]
+    done = subprocess.run(
+        [*script, "--seed", "3", "--faults", "3", "--per-run", "3"],
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 class ArgumentWatch:
     """Looks at all command lines of this host for the secret."""
 
