@@ -20,7 +20,7 @@ from tao_ray.experiment.run_dir import RunDir
 from tao_ray.journal import read_events
 from tao_ray.trial.state import RunState
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.smoke]
 REPO = Path(__file__).resolve().parents[2]
 WAIT_S = 180
 
