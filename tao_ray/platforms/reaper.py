@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -27,6 +28,7 @@ from tao_ray.platforms.ledger import KIND, Ledger
 
 _log = logging.getLogger(__name__)
 _POLL_S = 5.0
+_LONGEST_POLL_S = 60.0
 _ATTEMPT_S = 60.0
 _HANDOVER_S = 10.0
 
@@ -74,9 +76,10 @@ class Reaper:
         """Watch, and return when the driver is gone and nothing is left."""
         poll = min(_POLL_S, self._spec.grace_s / 4)
         dead_since: float | None = None
+        failed = 0
         while True:
             if is_being_written(self._journal):
-                dead_since = None
+                dead_since, failed = None, 0
             else:
                 dead_since = dead_since or self._clock()
                 over = self._over()
@@ -85,7 +88,8 @@ class Reaper:
                         _log.info("the driver is dead and nobody has resumed the run")
                     if self._sweep():
                         return
-            self._sleep(poll)
+                    failed += 1
+            self._sleep(min(_LONGEST_POLL_S, poll * 2.0 ** min(failed, 10)))
 
     def _over(self) -> bool:
         """The last driver ended the run, so it has deleted everything."""
@@ -95,14 +99,16 @@ class Reaper:
 
     def _sweep(self) -> bool:
         """Delete what is left. Whether nothing is, and this reaper has ended for others."""
-        try:
-            writer = Journal(self._journal, wait_s=0.0)
-        except JournalLocked:
-            return False  # resumed
-        with contextlib.closing(writer):
-            self._writer = writer
-            try:
+        with contextlib.ExitStack() as stack:
+            known: list[str] = []
+            if self._journal.parent.is_dir():  # else somebody has deleted the run's directory
+                try:
+                    writer = stack.enter_context(closing(Journal(self._journal, wait_s=0.0)))
+                except JournalLocked:
+                    return False  # resumed
                 known = [m.name for m in Ledger.fold(writer.read()).existing()]
+                self._writer = writer
+            try:
                 found = self._provider.names(self._spec.run)
                 for name in dict.fromkeys([*known, *found]):
                     self._record(what="deleting", name=name, text="its run's driver is dead")
@@ -121,12 +127,12 @@ class Reaper:
 
     def _told(self, data: Mapping[str, Any]) -> None:
         _log.info("%s: %s %s", data["name"], data["what"], data.get("text", ""))
-        if self._writer is not None and data["what"] in ("accepted", "trouble"):
+        if data["what"] in ("accepted", "trouble"):
             self._record(**data)
 
     def _record(self, **data: Any) -> None:
-        assert self._writer is not None
-        self._writer.append(Event(KIND, data=data))
+        if self._writer is not None:
+            self._writer.append(Event(KIND, data=data))
 
 
 # -- the process --------------------------------------------------------------------------------

@@ -122,6 +122,15 @@ def test_what_the_journal_does_not_know_is_found_by_its_name(night: Night) -> No
     assert night.account.alive == set()
 
 
+def test_it_does_its_work_when_the_run_directory_is_deleted(tmp_path: Path) -> None:
+    directory = tmp_path / "gone"
+    directory.mkdir()
+    night = Night(directory, Account("tao-r-1"))
+    directory.rmdir()
+    night.reap()
+    assert night.account.alive == set()
+
+
 def test_it_tries_as_long_as_it_takes(night: Night) -> None:
     night.account.refusals = 50
     night.reap()
