@@ -61,6 +61,7 @@ class _Connection:
         self.transport = transport
         self.channels = 0
         self.most = _MOST_CHANNELS
+        self.served = False  # has it ever opened a channel
         self._client = client
         self._proxy = proxy
         self._timings = timings
@@ -143,11 +144,14 @@ class SshLink:
                         connection.most = connection.channels
                     if connection.most == 0:
                         self._drop(connection)
-                        raise self._down("the server allows no session") from None
+                        if not connection.served:
+                            raise self._down("the server allows no session") from None
+                        # Commands whose channels were closed still run there and count.
                     continue
                 except _DEAD as error:
                     self._drop(connection)
                     raise self._down(error) from error
+                connection.served = True
                 break
             stack.callback(self._give_back, connection, channel)
             try:

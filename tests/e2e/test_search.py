@@ -202,6 +202,6 @@ def test_a_setup_that_cannot_work_ends_with_its_cause(tmp_path: Path) -> None:
     out, _ = driver.communicate(timeout=WAIT_S)
     assert driver.returncode == 3, out
     assert "no success: 3 trials in a row failed alike: the disk is full" in out
-    assert "-> free space, or keep fewer checkpoints" in out
+    assert "-> free space where the evidence says" in out
     state = RunState.fold(read_events(only_run(config).journal))
     assert len(state.trials) == 3

@@ -229,6 +229,18 @@ def test_more_followers_than_a_connection_carries(tmp_path: Path) -> None:
         machine.close()
 
 
+def test_commands_that_outlive_their_channels_do_not_block_the_next(tmp_path: Path) -> None:
+    for server in running_sshd(tmp_path / "strict", "MaxSessions 2"):
+        machine = SshMachine("box", server.target, tmp_path / "known_hosts", timings=QUICK)
+        (tmp_path / "f").write_bytes(b"x")
+        for _ in range(5):
+            follower = machine.follow({str(tmp_path / "f"): 0})
+            assert take(follower, 1) == b"x"
+            follower.close()
+            assert machine.run("true").code == 0
+        machine.close()
+
+
 def test_machines_pickle_and_share_a_connection(server: Sshd, machine: SshMachine) -> None:
     machine.run("true")
     copies = [pickle.loads(pickle.dumps(machine)) for _ in range(3)]
