@@ -8,6 +8,7 @@ what     further fields (all have `name`, the machine's)
 ======== =========================================================================================
 wanted   slots: the name is taken; nothing exists yet
 asked    type, price, text: an instance of this type is about to be asked for
+made     the request was taken: it is billed from here on, else since it was asked for
 adopted  type, price, text: it existed already
 skipped  type, text: this type was not to be had; nothing was made
 abandoned, waiting, trouble   text: of passing interest
@@ -195,6 +196,9 @@ def _apply_to_machine(
         if machine.rent is not None and machine.rent.end is None:
             machine.rents.pop()  # asked again: had the first request made one, it were adopted
         machine.rents.append(Rent(data["type"], data["price"], time))
+    elif what == "made":
+        if machine.rent is not None and machine.rent.end is None:
+            machine.rent.begin = time
     elif what == "adopted":
         machine.state = MAKING
         if machine.rent is None or machine.rent.end is not None:

@@ -220,6 +220,8 @@ class ProcessJob:
 
     def _wait(self, seconds: float) -> Exit | None:
         deadline = time.monotonic() + seconds
+        pause = 0.05  # most jobs end soon, and a slot waits for it
         while (ended := self.poll()) is None and time.monotonic() < deadline:
-            time.sleep(self._machine.poll_interval)
+            time.sleep(pause)
+            pause = min(2.0 * pause, self._machine.poll_interval)
         return ended

@@ -9,16 +9,11 @@ resumed driver waits for it and finds what it did on record.
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import json
 import logging
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -30,7 +25,6 @@ _log = logging.getLogger(__name__)
 _POLL_S = 5.0
 _LONGEST_POLL_S = 60.0
 _ATTEMPT_S = 60.0
-_HANDOVER_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -55,13 +49,15 @@ class Reapable(Protocol):
 
 
 class Reaper:
-    """provider: made with a function that is told each step (see `ledger`)."""
+    """provider: made with a function that is told each step (see `ledger`). over: called when
+    nothing is left, before anybody can resume the run: another reaper may watch from then on."""
 
     def __init__(
         self,
         spec: ReaperSpec,
         provider: Callable[[Callable[[Mapping[str, Any]], None]], Reapable],
         *,
+        over: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], None] = time.sleep,
     ):
@@ -69,6 +65,7 @@ class Reaper:
         self._journal = Path(spec.directory, FILE_NAME)
         self._provider = provider(self._told)
         self._writer: Journal | None = None
+        self._say_over = over
         self._clock = clock
         self._sleep = sleep
 
@@ -122,7 +119,7 @@ class Reaper:
             finally:
                 self._writer = None
             # Whoever resumes the run now waits for the journal, and starts a reaper after that.
-            _unlock(self._spec)
+            self._say_over()
             return True
 
     def _told(self, data: Mapping[str, Any]) -> None:
@@ -133,78 +130,3 @@ class Reaper:
     def _record(self, **data: Any) -> None:
         if self._writer is not None:
             self._writer.append(Event(KIND, data=data))
-
-
-# -- the process --------------------------------------------------------------------------------
-
-_lock: Any = None
-
-
-def _try_lock(spec: ReaperSpec) -> bool:
-    """Become this run's only reaper."""
-    global _lock
-    file = open(Path(spec.directory, "reaper.lock"), "a")  # noqa: SIM115 - held for life
-    deadline = time.monotonic() + _HANDOVER_S
-    while True:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                file.close()
-                return False
-            time.sleep(0.2)
-        else:
-            _lock = file
-            return True
-
-
-def _unlock(spec: ReaperSpec) -> None:
-    global _lock
-    del spec
-    if _lock is not None:
-        _lock.close()
-        _lock = None
-
-
-def start_reaper(spec: ReaperSpec) -> None:
-    """Start the run's reaper, unless it runs. Returns when one is watching."""
-    directory = Path(spec.directory)
-    with open(directory / "reaper.log", "ab") as log:
-        started = subprocess.run(
-            [sys.executable, "-m", "tao_ray.platforms.reaper", json.dumps(asdict(spec))],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            cwd="/",
-            start_new_session=True,
-            timeout=60,
-            check=False,
-        )
-    if started.returncode:
-        raise TaoRayError(
-            "the reaper, which deletes machines if this process dies, could not be started",
-            where=str(directory / "reaper.log"),
-            remedy="see that file; no machine was made",
-        )
-
-
-def main() -> None:
-    """Leave the caller's session and watch. The caller goes on once this process has."""
-    spec = ReaperSpec(**json.loads(sys.argv[1]))
-    if os.fork():
-        os._exit(0)
-    os.setsid()
-    logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr, force=True
-    )
-    if not _try_lock(spec):
-        return
-    from tao_ray.platforms.brev.reaping import provider
-
-    _log.info("watching %s", spec.run)
-    Reaper(spec, lambda tell: provider(spec, tell)).run()
-    _log.info("nothing is left")
-
-
-if __name__ == "__main__":
-    main()

@@ -418,6 +418,19 @@ def test_the_users_own_machine_is_neither_made_nor_deleted(world: World) -> None
     assert world.landlord.ever == []
 
 
+def test_it_is_billed_from_when_the_request_was_taken_or_else_was_made() -> None:
+    events = [
+        {"what": "wanted", "name": "m", "slots": 1},
+        {"what": "asked", "name": "m", "type": "t", "price": PRICE, "text": ""},
+        {"what": "made", "name": "m", "text": ""},
+        {"what": "accepted", "name": "m", "text": ""},
+    ]
+    timed = [Event(KIND, data=data, time=10.0 * n) for n, data in enumerate(events)]
+    assert Ledger.fold(timed).machines["m"].seconds(100.0) == 10.0
+    del timed[2]
+    assert Ledger.fold(timed).machines["m"].seconds(100.0) == 20.0
+
+
 def test_what_it_costs(world: World) -> None:
     pool = world.pool(machines=1)
     lease(pool, "a-1", "a")

@@ -39,7 +39,16 @@ _T = TypeVar("_T")
 
 
 Step = Literal[
-    "asked", "skipped", "adopted", "waiting", "ready", "abandoned", "trouble", "accepted", "deleted"
+    "asked",
+    "made",
+    "skipped",
+    "adopted",
+    "waiting",
+    "ready",
+    "abandoned",
+    "trouble",
+    "accepted",
+    "deleted",
 ]
 
 
@@ -47,7 +56,9 @@ Step = Literal[
 class Progress:
     """A step in a machine's life, told when it happens; `asked` before the request is sent.
 
-    accepted: the request for its deletion was taken, so that it is not billed any more.
+    made: the request was taken, so that it is billed. accepted: the request for its deletion was
+    taken, so that it is not billed any more. Both are told when the CLI has returned, which is
+    about equally late after the moment itself.
     """
 
     name: str
@@ -190,7 +201,11 @@ class BrevProvider:
                 else:
                     absences = 0
                     pause = self._times.poll
-                    if asked is None or self._may_be_forgotten(instance, asked):
+                    if asked is None and instance.status == "DELETING":
+                        # Whoever asked did not hear the answer.
+                        asked = self._clock()
+                        self._say(name, "accepted", "is being deleted")
+                    elif asked is None or self._may_be_forgotten(instance, asked):
                         self._cli.delete(name)
                         asked = self._clock()
                         self._say(name, "accepted", "deletion requested")
@@ -241,6 +256,7 @@ class BrevProvider:
             self._say(name, "asked", text, offer.type, offer.price_per_hour)
             try:
                 self._cli.create(name, offer.type, self._options)
+                self._say(name, "made", "the request was taken")
                 return
             except _FINAL:
                 raise
