@@ -18,6 +18,7 @@ from pydantic import (
 from tao_ray.config.base import (
     Count,
     Finding,
+    Flag,
     LocalPath,
     Location,
     Section,
@@ -179,6 +180,11 @@ class DataConfig(Section):
         default=None,
         description="Number of training samples. Batch sizes that would leave no full step are "
         "capped to it.",
+    )
+    on_instance: Flag = Field(
+        default=False,
+        description="You vouch for it that local paths exist on the machines where jobs run. "
+        "Without it, rented machines refuse them.",
     )
 
     @property

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from tao_ray.network.network import Network
 from tao_ray.network.spec import get_path
-from tao_ray.platforms.base import Check
+from tao_ray.platforms.base import Check, Platform, RentsMachines, SharesFiles
 
 if TYPE_CHECKING:
     from tao_ray.config import RunConfig
@@ -125,11 +125,11 @@ def _texts(key: str, value: Any) -> Iterator[tuple[str, str]]:
             yield from _texts(f"{key}[{i}]", inner)
 
 
-def data_checks(config: RunConfig, network: Network, here: bool) -> tuple[list[Check], int | None]:
-    """One check per source, and the number of training samples if it could be counted.
-
-    here: jobs see this host's files.
-    """
+def data_checks(
+    config: RunConfig, network: Network, platform: Platform | None
+) -> tuple[list[Check], int | None]:
+    """One check per source, and the number of training samples if it could be counted."""
+    here = isinstance(platform, SharesFiles)
     checks, counts = [], {}
     package = network.package
     data_format = config.data.format or (package.data_format if package else None)
@@ -143,16 +143,7 @@ def data_checks(config: RunConfig, network: Network, here: bool) -> tuple[list[C
             path = Path(source.uri.removeprefix("file://"))
             missing, contents = _look(path, data_format)
         else:
-            where = "" if scheme else " on the machines of this platform"
-            checks.append(
-                Check(
-                    name,
-                    False,
-                    f"{source.uri}: not looked for{where}",
-                    "make sure that jobs find it there",
-                    warning=True,
-                )
-            )
+            checks.append(_elsewhere(name, source.uri, scheme, config, platform))
             continue
         if missing:
             remedy = _remedy(source, config)
@@ -168,6 +159,26 @@ def data_checks(config: RunConfig, network: Network, here: bool) -> tuple[list[C
             annotated = source.uri.endswith((".json", ".jsonl"))
             counts[source.key] = (annotated, contents.samples)
     return checks, _total(counts)
+
+
+def _elsewhere(
+    name: str, uri: str, scheme: str, config: RunConfig, platform: Platform | None
+) -> Check:
+    """Of data that is not looked for: on other machines, or by a scheme unknown here."""
+    local = scheme in ("", "file")
+    if local and config.data.on_instance:
+        return Check(name, True, f"{uri}: on the machines, as data.on_instance says")
+    if local and isinstance(platform, RentsMachines):
+        return Check(
+            name,
+            False,
+            f"{uri}: a path of this host means nothing on a rented machine",
+            "put the data on S3 and name its s3:// URI; or, if the machines have it at that very "
+            "path, --set data.on_instance=true",
+        )
+    where = " on the machines of this platform" if local else ""
+    remedy = "make sure that jobs find it there"
+    return Check(name, False, f"{uri}: not looked for{where}", remedy, warning=True)
 
 
 def _total(counts: Mapping[str, tuple[bool, int]]) -> int | None:

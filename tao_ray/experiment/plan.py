@@ -265,6 +265,17 @@ def _check_platform(config: RunConfig, network: Network) -> None:
             remedy=f"set platform.kind to one of: {', '.join(PLATFORMS)}; "
             "`local` runs the network's command on this machine without the container",
         )
+    block = (network.conventions.num_gpus_key or "train.").rpartition(".")[0]
+    own = network.package.node_spec_key if network.package else None
+    key = own or f"{block}.num_nodes"
+    nodes = get_path(network.base_spec, key, None)
+    if isinstance(nodes, int) and nodes > 1:
+        raise TaoRayError(
+            f"{key} is {nodes}: a job runs on one machine, with as many of its GPUs as "
+            "platform.gpus_per_trial says",
+            where="model",
+            remedy=f"set it to 1: --set model.overrides.{key}=1",
+        )
 
 
 def _trial_zero_spec(plan: Plan, setup: TrialSetup) -> None:

@@ -25,7 +25,7 @@ from tao_ray.experiment.publish import bucket_checks
 from tao_ray.experiment.run_dir import results_root
 from tao_ray.network.spec import build_spec
 from tao_ray.platforms import open_platform
-from tao_ray.platforms.base import Check, Platform, SharesFiles
+from tao_ray.platforms.base import Check, Platform
 from tao_ray.tracking.opening import check_tracking
 
 if TYPE_CHECKING:
@@ -73,7 +73,6 @@ def preflight(
         where = f"{error.where}: " if error.where else ""
         checks.append(Check("configuration", False, where + error.message, error.remedy or ""))
     platform, gpus = _open_platform(config, checks)
-    here = isinstance(platform, SharesFiles)
     if plan is not None:
         checks += network_checks(config, plan.network)
         checks += objective_checks(plan)
@@ -84,7 +83,7 @@ def preflight(
     checks += bucket_checks(config)
     checks += _tracking_checks(config)
     if plan is not None:
-        found, samples = data_checks(config, plan.network, here)
+        found, samples = data_checks(config, plan.network, platform)
         checks += found
         if count and plan.train_sample_count is None and samples is not None:
             plan = make_plan(config, samples)
@@ -96,7 +95,8 @@ def _open_platform(config: RunConfig, checks: list[Check]) -> tuple[Platform | N
     """The platform and a trial's GPUs, or None and a failed check."""
     root = results_root(config.results)
     try:
-        return open_platform(config.platform, root, config.search.max_concurrent)
+        concurrent, hours = config.search.max_concurrent, config.budget.hours
+        return open_platform(config.platform, root, concurrent, hours=hours)
     except TaoRayError as error:
         checks.append(Check("platform", False, error.message, error.remedy or ""))
         return None, 0

@@ -70,7 +70,7 @@ def run_single_job(
     )
     checks = network_checks(config, network)
     checks += [*platform.preflight(), *results_checks(config)]
-    checks += data_checks(config, network, isinstance(platform, SharesFiles))[0]
+    checks += data_checks(config, network, platform)[0]
     require_ok(Preflight(tuple(checks)), console)
     job.spec(platform)  # what is wrong with it is better said before anything exists
     if isinstance(platform, HasPrices):

@@ -128,6 +128,10 @@ class LinkError(PlatformError):
     """The link to a machine is down; the job may well be running."""
 
 
+class HostKeyChangedError(PlatformError):
+    """A machine shows another host key than before: it is another machine, or someone between."""
+
+
 class MachineLostError(PlatformError):
     """The machine is gone, with the job and its files."""
 

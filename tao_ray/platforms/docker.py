@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from tao_ray.platforms import docker_scripts as scripts
 from tao_ray.platforms import process_scripts
 from tao_ray.platforms.base import Check, Job, LinkError, PlatformError
-from tao_ray.platforms.docker_image import Progress, Registry, pull_image
+from tao_ray.platforms.docker_image import Registry, pull_image
 from tao_ray.platforms.machine import CommandError, CommandResult, Machine
 from tao_ray.platforms.process import ProcessEngine
 from tao_ray.platforms.process_job import ProcessJob, script
@@ -39,7 +40,7 @@ class DockerEngine(ProcessEngine):
     those that NVIDIA recommends for its images, which a Docker Engine without privileges refuses.
     mounts: "path on the machine" -> path in
     the container, optionally with ``:ro``. network: Docker's ``--network``, None is its default.
-    pull_timeout: seconds. progress: told of pulls.
+    pull_timeout: seconds.
 
     A container sees only the GPUs it was given, numbered from 0.
     """
@@ -58,7 +59,6 @@ class DockerEngine(ProcessEngine):
         mounts: Mapping[str, str] | None = None,
         network: str | None = None,
         pull_timeout: float = 3600.0,
-        progress: Progress | None = None,
     ):
         super().__init__(root, env=env, slots=slots, gpus=gpus)
         self._image = image
@@ -68,10 +68,16 @@ class DockerEngine(ProcessEngine):
         self._mounts = dict(mounts or {})
         self._network = network
         self._pull_timeout = pull_timeout
-        self._progress = progress
         self._found: dict[str, tuple[str, bool]] = {}
 
-    def prepare(self, machine: Machine, image: str | None = None) -> None:
+    def prepare(
+        self,
+        machine: Machine,
+        image: str | None = None,
+        *,
+        say: Callable[[str], None] = lambda text: None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
         """Have the image on the machine. Raises ImageAccessError, ImageMissingError, LinkError."""
         docker, _ = self._docker(machine)
         wanted = image or self._image
@@ -84,7 +90,8 @@ class DockerEngine(ProcessEngine):
             wanted,
             self._registry,
             timeout=self._pull_timeout,
-            progress=self._progress,
+            progress=say,
+            sleep=sleep,
         )
 
     def launch(self, machine: Machine, job: Job) -> ProcessJob:

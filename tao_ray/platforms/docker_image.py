@@ -45,13 +45,14 @@ def pull_image(
     registry: Registry | None,
     *,
     timeout: float,
-    progress: Progress | None = None,
+    progress: Progress = lambda text: None,
+    sleep: Callable[[float], None] = time.sleep,
 ) -> None:
     """Have the image on the machine. All who ask for it at once wait for one pull, which goes on
     when the link breaks. The login lasts as long as the pull.
 
-    progress: told in words whenever there is something new. Raises ImageAccessError,
-    ImageMissingError, LinkError, PlatformError.
+    progress: told in words whenever there is something new. sleep: used for all waiting, and may
+    raise to end it. Raises ImageAccessError, ImageMissingError, LinkError, PlatformError.
     """
     present = script(scripts.LIBRARY, scripts.PRESENT, docker=docker, image=image)
     if not machine.run(present).code:
@@ -75,9 +76,9 @@ def pull_image(
         looked = _run(machine, "watch a pull", script(scripts.PULLING, place=place))
         head, _, log = looked.partition("\n")
         state, code, layers, done = head.split()
-        if progress is not None and int(layers) and said != (text := f"{done} of {layers} layers"):
+        if int(layers) and said != (text := f"{done} of {layers} layers"):
             said = text
-            progress(f"{machine.name} pulls {image}: {text}")
+            progress(f"pulling {image}: {text}")
         if state == "idle":
             break
         if time.monotonic() > deadline:
@@ -86,7 +87,7 @@ def pull_image(
                 where=machine.name,
                 remedy="the pull goes on there: try again later, or allow more time",
             )
-        time.sleep(max(0.2, machine.poll_interval))
+        sleep(max(0.2, machine.poll_interval))
     if code != "0" or machine.run(present).code:
         raise refusal(image, machine.name, registry, None if code == "-" else int(code), log)
 

@@ -9,9 +9,16 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tao_ray.errors import TaoRayError
-from tao_ray.platforms.base import CapacityError, LinkError, MachineLostError, PlatformError
+from tao_ray.platforms.base import (
+    CapacityError,
+    ImageAccessError,
+    ImageMissingError,
+    LinkError,
+    MachineLostError,
+    PlatformError,
+)
 from tao_ray.platforms.ledger import GONE, LEAVING, MAKING, WANTED, Ledger
-from tao_ray.platforms.machine import MachineProvider, MachineShape
+from tao_ray.platforms.machine import Machine, MachineProvider, MachineShape
 
 _log = logging.getLogger(__name__)
 
@@ -58,6 +65,20 @@ ProviderFactory = Callable[
 and may raise, and `sleep(seconds)`, to be used for all of its waiting."""
 
 
+class Prepare(Protocol):
+    """Has on a machine that answers what jobs of this image need; see `Engine.prepare`."""
+
+    def __call__(
+        self,
+        machine: Machine,
+        image: str | None,
+        *,
+        say: Callable[[str], None],
+        sleep: Callable[[float], None],
+    ) -> None:
+        """See the class."""
+
+
 class Cancelled(Exception):
     """Raised inside a provider that makes a machine which is not wanted any more."""
 
@@ -84,7 +105,8 @@ class Fleet:
 
     machines: those that are not verified gone, by name. failed: how many in a row could not be
     made, for other reasons than capacity. error: why the last one could not. not_before: when the
-    next one may be tried. See `MachinePool` for what it is made with.
+    next one may be tried. images: those that jobs have asked for; a machine that answers gets them
+    before it counts as ready. See `MachinePool` for what it is made with.
     """
 
     def __init__(
@@ -96,6 +118,7 @@ class Fleet:
         say: Callable[[str], None],
         clock: Callable[[], float],
         sleep: Callable[[float], None],
+        prepare: Prepare | None = None,
     ):
         self.lock = threading.RLock()
         self.ledger = ledger
@@ -103,6 +126,8 @@ class Fleet:
         self.failed = 0
         self.error: TaoRayError | None = None
         self.not_before = 0.0
+        self.images: set[str] = set()
+        self._prepare = prepare
         self._settings = settings
         self._journal = journal
         self._say = say
@@ -177,9 +202,10 @@ class Fleet:
         self._here.making = machine
         try:
             if self._settings.fixed:
-                self._find_own(machine)
+                link = self._find_own(machine)
             else:
-                self._provider.create(machine.name, self._settings.shape)
+                link = self._provider.create(machine.name, self._settings.shape)
+            self._furnish(machine, link)
         except Cancelled:
             return
         except TaoRayError as error:
@@ -197,7 +223,18 @@ class Fleet:
                 machine.adopting = False
                 self.record(what="ready", name=machine.name)
 
-    def _find_own(self, machine: FleetMachine) -> None:
+    def _furnish(self, machine: FleetMachine, link: Machine) -> None:
+        """Have the images on the machine: no job waits for them then while it holds a slot."""
+
+        def say(text: str) -> None:
+            machine.note = text
+            self.record(what="waiting", name=machine.name, text=text)
+
+        for image in sorted(self.images) if self._prepare is not None else ():
+            assert self._prepare is not None
+            self._prepare(link, image, say=say, sleep=self._pause)
+
+    def _find_own(self, machine: FleetMachine) -> Machine:
         """Wait for the user's own machine."""
         while True:
             try:
@@ -211,12 +248,14 @@ class Fleet:
                         where=machine.name,
                         remedy="correct platform.instance: `brev ls` shows what there is",
                     )
-                return
+                return found
             self._pause(_CHECK_EVERY_S)
 
     def _could_not_make(self, machine: FleetMachine, error: TaoRayError) -> None:
         with self.lock:
             self.error = error
+            if isinstance(error, (ImageAccessError, ImageMissingError)):
+                self.failed = self._settings.failures  # it would be the same on the next one
             self.failed += not isinstance(error, CapacityError)
             self.not_before = self._clock() + self._settings.retry
             self.record(what="trouble", name=machine.name, text=str(error))

@@ -8,11 +8,9 @@ from pathlib import Path
 
 import paramiko
 
-from tao_ray.platforms.base import PlatformError
+from tao_ray.platforms.base import HostKeyChangedError
 
-
-class HostKeyChangedError(PlatformError):
-    """A machine shows another host key than before: it is another machine, or someone between."""
+__all__ = ["HostKeyChangedError", "HostKeys"]
 
 
 class HostKeys:

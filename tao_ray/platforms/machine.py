@@ -7,7 +7,8 @@ engine runs over each kind of link.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -103,6 +104,19 @@ class Engine(Protocol):
 
     def preflight(self, machine: Machine) -> list[Check]:
         """What must hold on the machine before the first job."""
+
+    def prepare(
+        self,
+        machine: Machine,
+        image: str | None,
+        *,
+        say: Callable[[str], None] = lambda text: None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """Have on the machine what must be there before a job of this image starts.
+
+        say: told in words how far it is. sleep: used for all waiting, and may raise to end it.
+        """
 
     def workspace(self, machine: Machine, name: str) -> str:
         """Absolute path of a workspace as the job's own process sees it."""

@@ -25,11 +25,16 @@ if TYPE_CHECKING:
 
 
 def open_platform(
-    config: PlatformConfig | None, root: Path, max_concurrent: int
+    config: PlatformConfig | None,
+    root: Path,
+    max_concurrent: int,
+    *,
+    hours: float | None = None,
 ) -> tuple[Platform, int]:
     """The platform (`local` if none was chosen) and the GPUs each trial gets there.
 
-    root: the run's own directory for jobs, for platforms that keep them on this host.
+    root: the run's own directory for jobs, for platforms that keep them on this host. hours: the
+    longest the run may take, for the preflight of sessions that end.
     """
     if config is None or config.kind == "local":
         return _local(config, root, max_concurrent)
@@ -37,7 +42,7 @@ def open_platform(
         return _docker(config, root, max_concurrent)
     if config.kind == "ssh":
         return _ssh(config, root)
-    return _brev(config, root, max_concurrent)
+    return _brev(config, root, max_concurrent, hours)
 
 
 def _local(
@@ -103,7 +108,9 @@ def _ssh(config: SshPlatformConfig, root: Path) -> tuple[Platform, int]:
     return platform, gpus
 
 
-def _brev(config: BrevPlatformConfig, root: Path, max_concurrent: int) -> tuple[Platform, int]:
+def _brev(
+    config: BrevPlatformConfig, root: Path, max_concurrent: int, hours: float | None
+) -> tuple[Platform, int]:
     from tao_ray.platforms.brev.platform import BrevPlatform
     from tao_ray.platforms.docker import DockerEngine
     from tao_ray.platforms.process import ProcessEngine
@@ -115,7 +122,8 @@ def _brev(config: BrevPlatformConfig, root: Path, max_concurrent: int) -> tuple[
             return ProcessEngine(far_root, env=env, activate=config.activate)
         return DockerEngine(far_root, env=env, **_container_settings(config))
 
-    platform = BrevPlatform(config, engine, root.absolute().parent, max_concurrent, findings)
+    directory = root.absolute().parent
+    platform = BrevPlatform(config, engine, directory, max_concurrent, findings, hours)
     return platform, config.gpus
 
 

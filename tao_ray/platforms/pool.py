@@ -14,8 +14,21 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tao_ray.platforms.base import CapacityError, LinkError, PlatformError
-from tao_ray.platforms.fleet import Fleet, FleetMachine, PoolSettings, ProviderFactory, Record
+from tao_ray.platforms.base import (
+    CapacityError,
+    ImageAccessError,
+    ImageMissingError,
+    LinkError,
+    PlatformError,
+)
+from tao_ray.platforms.fleet import (
+    Fleet,
+    FleetMachine,
+    PoolSettings,
+    Prepare,
+    ProviderFactory,
+    Record,
+)
 from tao_ray.platforms.ledger import MAKING, READY, WANTED, Lease, Ledger
 
 _log = logging.getLogger(__name__)
@@ -37,8 +50,9 @@ class Place:
 class MachinePool:
     """See the module. All methods may be called from any thread.
 
-    name_of: the name of the n-th machine. record: the journal. ledger: what earlier pools of this
-    run have done. say: tells the user what needs attention. clock: seconds since the epoch.
+    name_of: the name of the n-th machine. record: the journal. prepare: what a machine gets before
+    it is ready. ledger: what earlier pools of this run have done. say: tells the user what needs
+    attention. clock: seconds since the epoch.
     """
 
     def __init__(
@@ -48,6 +62,7 @@ class MachinePool:
         settings: PoolSettings,
         record: Record,
         *,
+        prepare: Prepare | None = None,
         ledger: Ledger | None = None,
         say: Callable[[str], None] = lambda text: None,
         clock: Callable[[], float] = time.time,
@@ -60,13 +75,15 @@ class MachinePool:
         self._expected: int | None = None
         self._closing = False
         self._ledger = ledger or Ledger()
-        self._fleet = Fleet(provider, settings, record, self._ledger, say, clock, sleep)
+        self._fleet = Fleet(provider, settings, record, self._ledger, say, clock, sleep, prepare)
         self._lock = self._fleet.lock
 
     # -- jobs -----------------------------------------------------------------------------------
 
-    def lease(self, job: str, workspace: str) -> str:
+    def lease(self, job: str, workspace: str, image: str | None = None) -> str:
         """The name of the machine that this job may use; the same one for the same job.
+
+        image: what the job will need there.
 
         Raises CapacityError while there is none, saying what is awaited; PlatformError if there
         will be none.
@@ -82,6 +99,7 @@ class MachinePool:
                 self._fleet.record(what="leased", name=chosen, job=job, workspace=workspace)
                 return chosen
             self._refuse_if_hopeless()
+            self._fleet.images.update([image] if image else [])
             self._waiting[job] = self._clock()
             self._make_for_the_waiting()
             raise self._not_yet(job)
@@ -223,6 +241,8 @@ class MachinePool:
         """Raises PlatformError if machines cannot be made, and there is none to wait for."""
         error, failed = self._fleet.error, self._fleet.failed
         if error and failed >= self._settings.failures and READY not in self._fleet.states():
+            if isinstance(error, (ImageAccessError, ImageMissingError)):
+                raise error
             raise PlatformError(
                 f"{failed} machines in a row could not be made: {error.message}",
                 where=error.where,

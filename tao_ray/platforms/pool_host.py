@@ -10,7 +10,7 @@ from typing import Any, Protocol, cast
 
 from tao_ray.journal import Event, JournalWriter, read_events
 from tao_ray.platforms.base import PlatformError
-from tao_ray.platforms.fleet import PoolSettings
+from tao_ray.platforms.fleet import PoolSettings, Prepare
 from tao_ray.platforms.ledger import KIND, Ledger
 from tao_ray.platforms.machine import Machine, MachineProvider
 from tao_ray.platforms.pool import MachinePool, Place
@@ -38,6 +38,10 @@ class PoolSpec(Protocol):
     def machine(self, name: str) -> Machine:
         """A link to a machine that is ready; made without asking anybody."""
 
+    @property
+    def prepare(self) -> Prepare | None:
+        """What a machine gets before it is ready."""
+
 
 def make_pool(spec: PoolSpec, journal: JournalWriter) -> MachinePool:
     """The run's pool, knowing what earlier ones have done."""
@@ -53,6 +57,7 @@ def make_pool(spec: PoolSpec, journal: JournalWriter) -> MachinePool:
         spec.machine_name,
         spec.settings,
         record,
+        prepare=spec.prepare,
         ledger=Ledger.fold(journal.read()),
         say=say,
     )
@@ -97,8 +102,8 @@ class RemotePool:
         except ray.exceptions.RayTaskError as error:
             raise error.cause from None
 
-    def lease(self, job: str, workspace: str) -> str:
-        return cast(str, self._ask("lease", job, workspace))
+    def lease(self, job: str, workspace: str, image: str | None = None) -> str:
+        return cast(str, self._ask("lease", job, workspace, image))
 
     def where(self, job: str) -> Place | None:
         return cast("Place | None", self._ask("where", job))
@@ -140,7 +145,7 @@ class RecordedPool:
     def __init__(self, journal: Path):
         self._journal = journal
 
-    def lease(self, job: str, workspace: str) -> str:
+    def lease(self, job: str, workspace: str, image: str | None = None) -> str:
         raise PlatformError("no machines are being rented", where=f"job {job}")
 
     def where(self, job: str) -> Place | None:

@@ -13,7 +13,8 @@ import json
 import re
 import shlex
 import tarfile
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from tao_ray.platforms import process_scripts as scripts
@@ -70,9 +71,16 @@ class ProcessEngine:
             self._seen_gpus[machine.name] = found.stdout.decode().split()
         return self._seen_gpus[machine.name]
 
-    def prepare(self, machine: Machine, image: str | None = None) -> None:
-        """Have on the machine what must be there before a job of this image starts. Reaches it."""
-        del image
+    def prepare(
+        self,
+        machine: Machine,
+        image: str | None = None,
+        *,
+        say: Callable[[str], None] = lambda text: None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """See `Engine.prepare`; here the machine is reached, no more."""
+        del image, say, sleep
         self._run(machine, "reach the machine", "true")
 
     def launch(self, machine: Machine, job: Job) -> ProcessJob:

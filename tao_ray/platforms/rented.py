@@ -91,7 +91,7 @@ class RentedPlatform:
         return f"{self._root}/{_checked(name)}"
 
     def launch(self, job: Job) -> JobHandle:
-        name = self.pool.lease(job.id, job.workspace)
+        name = self.pool.lease(job.id, job.workspace, job.image)
         machine = self._machine(name)
         with self.minding(name):
             handle = self._engine.attach(machine, job.id) if job.needs else None

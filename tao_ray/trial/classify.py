@@ -10,6 +10,7 @@ from tao_ray.network.keys import SpecError
 from tao_ray.platforms.base import (
     CapacityError,
     Exit,
+    HostKeyChangedError,
     ImageAccessError,
     ImageMissingError,
     LinkError,
@@ -156,6 +157,8 @@ def kind_of_error(error: TaoRayError) -> FailureKind:
         return FailureKind.MACHINE_LOST
     if isinstance(error, LinkError):
         return FailureKind.LINK
+    if isinstance(error, HostKeyChangedError):
+        return FailureKind.HOST_KEY
     if isinstance(error, ImageAccessError):
         return FailureKind.IMAGE_ACCESS
     if isinstance(error, ImageMissingError):

@@ -13,6 +13,7 @@ class FailureKind(str, Enum):
     CAPACITY = "capacity"
     PROVISION = "provision"
     LINK = "link"
+    HOST_KEY = "host_key"
     MACHINE_LOST = "machine_lost"
     CREDENTIALS = "credentials"
     IMAGE_ACCESS = "image_access"
@@ -64,6 +65,10 @@ _TEXT: dict[FailureKind, tuple[str, str]] = {
     FailureKind.LINK: (
         "the link to the machine broke",
         "check the network, then go on with --resume",
+    ),
+    FailureKind.HOST_KEY: (
+        "a machine shows another SSH host key than before",
+        "find out why: the evidence names the file with the key; then go on with --resume",
     ),
     FailureKind.MACHINE_LOST: (
         "the job or its machine vanished",

@@ -50,3 +50,12 @@ def test_an_action_without_epochs_is_refused_to_what_divides_them(
     search = {"algorithm": algorithm, "parameters": {name: {}}, "trials": 4}
     with pytest.raises(TaoRayError, match="epoch budget"):
         make_plan(configure(tmp_path, model=model, search=search))
+
+
+def test_a_job_of_several_nodes_is_refused(tmp_path: Path) -> None:
+    config = configure(
+        tmp_path, model={"package": "digits_mlp", "overrides": {"train.num_nodes": 2}}
+    )
+    with pytest.raises(TaoRayError, match="one machine") as refused:
+        make_plan(config)
+    assert "train.num_nodes=1" in str(refused.value.remedy)

@@ -14,6 +14,7 @@ from rich.console import Console
 from small_runs import configure
 
 from tao_ray.cli import main
+from tao_ray.experiment.data_checks import data_checks
 from tao_ray.experiment.plan import make_plan
 from tao_ray.experiment.preflight import (
     Preflight,
@@ -23,6 +24,7 @@ from tao_ray.experiment.preflight import (
     preflight,
     require,
 )
+from tao_ray.platforms import open_platform
 from tao_ray.platforms.base import Check
 
 STANDIN = Path(__file__).parents[2] / "tao_ray" / "standin" / "package"
@@ -323,3 +325,15 @@ def test_a_data_set_to_be_converted_is_pointed_out(tmp_path: Path, shared_dir: P
     assert checks["conversion"].warning
     assert "--action dataset_convert" in checks["conversion"].remedy
     assert not checks["data dataset.character_list_file"].ok
+
+
+@pytest.mark.parametrize("vouched", [False, True])
+def test_a_local_path_is_refused_on_rented_machines_unless_vouched_for(
+    tmp_path: Path, vouched: bool
+) -> None:
+    data = {TRAIN_KEY: "/data/train.json", "on_instance": vouched}
+    config = configure(tmp_path, data=data, **BARE_SECTIONS, platform={"kind": "brev"})
+    rented, _ = open_platform(config.platform, tmp_path / "run" / "jobs", 1)
+    (check,), samples = data_checks(config, make_plan(config).network, rented)
+    assert (check.ok, check.warning, samples) == (vouched, False, None)
+    assert ("s3://" in check.remedy) is not vouched

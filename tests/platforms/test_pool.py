@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tao_ray.journal import Event
-from tao_ray.platforms.base import CapacityError, LinkError, PlatformError
+from tao_ray.platforms.base import CapacityError, ImageAccessError, LinkError, PlatformError
 from tao_ray.platforms.fleet import PoolSettings
 from tao_ray.platforms.ledger import KIND, Ledger
 from tao_ray.platforms.machine import MachineShape
@@ -71,6 +71,9 @@ class World:
         self.now = 1000.0
         self.events: list[Event] = []
         self.said: list[str] = []
+        self.pulled: list[tuple[str, str | None]] = []
+        self.refused_image: PlatformError | None = None
+        self.endless_pull = False
 
     def record(self, data: Mapping[str, Any]) -> float:
         self.events.append(Event(KIND, data=dict(data), time=self.now))
@@ -87,7 +90,18 @@ class World:
             say=self.said.append,
             clock=lambda: self.now,
             sleep=lambda seconds: time.sleep(0.001),
+            prepare=self.prepare,
         )
+
+    def prepare(self, machine: Any, image: str | None, *, say: Any, sleep: Any) -> None:
+        """A pull: of an image that may be refused, or takes for ever."""
+        say(f"pulling {image}")
+        self.pulled.append((machine, image))
+        if self.refused_image is not None:
+            raise self.refused_image
+        while self.endless_pull:
+            sleep(0.0)
+            time.sleep(0.001)
 
     @property
     def ledger(self) -> Ledger:
@@ -158,6 +172,49 @@ def test_the_intent_is_on_record_before_the_request(world: World) -> None:
     world.landlord.create = watched  # type: ignore[method-assign]
     lease(world.pool(), "a-1")
     assert recorded == [["wanted"]]
+
+
+def test_a_machine_has_the_image_before_it_counts_as_ready(world: World) -> None:
+    pool = world.pool(machines=1)
+    world.endless_pull = True
+    with pytest.raises(CapacityError):
+        pool.lease("a-1", "a", "image:1")
+    until(lambda: bool(world.pulled))
+    with pytest.raises(CapacityError, match="m-1: pulling image:1"):
+        pool.lease("a-1", "a", "image:1")
+    world.endless_pull = False
+    assert lease(pool, "a-1", "a") == "m-1"
+    assert world.pulled == [("m-1", "image:1")]
+    whats = world.whats("m-1")
+    assert whats.index("waiting") < whats.index("ready")
+
+
+def test_an_image_that_is_refused_is_not_tried_on_machine_after_machine(world: World) -> None:
+    world.refused_image = ImageAccessError("no access to image:1")
+    pool = world.pool()
+    with pytest.raises(ImageAccessError):
+        until(lambda: refused(pool))
+    until(lambda: not pool.left())
+    assert world.landlord.ever == ["m-1"]
+
+
+def refused(pool: MachinePool) -> bool:
+    try:
+        pool.lease("a-1", "a", "image:1")
+    except CapacityError:
+        return False
+    return True
+
+
+def test_a_pull_does_not_keep_a_machine_that_is_not_wanted(world: World) -> None:
+    world.endless_pull = True
+    pool = world.pool()
+    with pytest.raises(CapacityError):
+        pool.lease("a-1", "a", "image:1")
+    until(lambda: bool(world.pulled))
+    pool.close()
+    until(lambda: not pool.left())
+    assert world.landlord.alive == set()
 
 
 def test_as_many_machines_as_jobs_wait_for_and_no_more_than_allowed(world: World) -> None:

@@ -16,7 +16,14 @@ from tao_ray.config import load_config
 from tao_ray.experiment.plan import make_plan
 from tao_ray.journal import Event, Journal
 from tao_ray.network.keys import SpecError
-from tao_ray.platforms.base import CapacityError, Exit, LinkError, MachineLostError, PlatformError
+from tao_ray.platforms.base import (
+    CapacityError,
+    Exit,
+    HostKeyChangedError,
+    LinkError,
+    MachineLostError,
+    PlatformError,
+)
 from tao_ray.platforms.local import LocalPlatform
 from tao_ray.trial.classify import classify, kind_of_error
 from tao_ray.trial.failure import Failure, FailureKind
@@ -207,6 +214,7 @@ def test_progress_bars_do_not_hide_the_cause(fail: Callable[..., Failure]) -> No
         (CapacityError("all GPUs are taken"), FailureKind.CAPACITY),
         (LinkError("ssh: connect to host x: timed out"), FailureKind.LINK),
         (MachineLostError("the machine is gone"), FailureKind.MACHINE_LOST),
+        (HostKeyChangedError("not the host key it had before"), FailureKind.HOST_KEY),
         (PlatformError("docker: pull access denied for a/b"), FailureKind.IMAGE_ACCESS),
         (PlatformError("mkdir: /x: No space left on device"), FailureKind.DISK_FULL),
         (PlatformError("the machine did not come up"), FailureKind.PROVISION),

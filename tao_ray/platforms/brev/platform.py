@@ -32,12 +32,14 @@ if TYPE_CHECKING:
     from tao_ray.config import BrevPlatformConfig
 
 _SHORT_TIMEOUT_S = 600.0
-_NEWER = (0, 6, 317)
+_A_DAY_H = 24.0
+POD_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 
 
 class BrevPlatform(RentedPlatform):
     """See `RentedPlatform`. engine: made with its root on the machines. directory: the run's own,
-    or any other before there is one. findings: checks that were made already.
+    or any other before there is one. findings: checks that were made already. hours: the longest
+    the run may take, None: not known.
 
     The types and prices are chosen once and written into the directory by `rent`: a resumed run
     goes on at the prices that were reviewed.
@@ -50,8 +52,10 @@ class BrevPlatform(RentedPlatform):
         directory: Path,
         max_concurrent: int,
         findings: Sequence[Check] = (),
+        hours: float | None = None,
     ):
         self._config = config
+        self._hours = hours
         self._findings = tuple(findings)
         self._directory = directory.absolute()
         self._offers: tuple[InstanceType, ...] | None = _read_offers(self._directory)
@@ -60,6 +64,10 @@ class BrevPlatform(RentedPlatform):
             "cloud-cred-id": config.cloud_cred_id,
             "workspace-group-id": config.workspace_group_id,
         }
+        # Runs whose machine is the user's own must not meet each other there.
+        place = hashlib.sha256(str(self._directory).encode()).hexdigest()[:8]
+        root = f"{config.directory}/{self._directory.name}-{place}"
+        on_machines = engine(root)
         spec = BrevSpec(
             run=run,
             directory=self._directory,
@@ -68,12 +76,10 @@ class BrevPlatform(RentedPlatform):
             times=_times(config),
             org=config.org,
             options=tuple((flag, value) for flag, value in options.items() if value),
+            engine=on_machines,
         )
-        # Runs whose machine is the user's own must not meet each other there.
-        place = hashlib.sha256(str(self._directory).encode()).hexdigest()[:8]
-        root = f"{config.directory}/{self._directory.name}-{place}"
         kept = KeptFiles(open_storage(str(self._directory / "kept")))
-        super().__init__(spec, engine(root), root, kept, self._directory / FILE_NAME)
+        super().__init__(spec, on_machines, root, kept, self._directory / FILE_NAME)
 
     def rent(self, journal: JournalWriter) -> None:
         """See `RentedPlatform.rent`; before anything can be made, the reaper watches."""
@@ -128,7 +134,8 @@ class BrevPlatform(RentedPlatform):
             checks.append(_checked("brev types", lambda: self._types_text()))
             checks += [_checked("brev create", lambda: _flags(cli, self._spec))]
         if checks[1].ok:
-            checks += _session(cli)
+            checks += _session(cli, self._hours)
+        checks += _pod()
         checks += [
             Check(
                 f"platform.{key}",
@@ -193,21 +200,32 @@ def _flags(cli: BrevCli, spec: object) -> str:
     return "all options that are set are known to this CLI"
 
 
-def _session(cli: BrevCli) -> Iterator[Check]:
+def _session(cli: BrevCli, needed: float | None) -> Iterator[Check]:
+    """needed: hours for which the session should last, None: not known."""
     expires = cli.expires_at()
     if expires is None:
         return
     hours = (expires - time.time()) / 3600.0
-    yield Check(
-        "brev session",
-        hours > 24.0,
-        f"this token's session ends in {hours:.1f} h and cannot renew itself",
-        ""
-        if hours > 24.0
-        else "put a new token into the file that BREV_API_TOKEN_FILE names when "
-        "it ends, or use an API key; until then training goes on, and deletions wait",
-        warning=True,
+    lasts = hours > (_A_DAY_H if needed is None else needed)
+    text = f"this token's session ends in {hours:.1f} h and cannot renew itself"
+    text += "" if needed is None else f"; budget.hours allows {needed:g} h"
+    remedy = (
+        "put a new token into the file that BREV_API_TOKEN_FILE names when it ends, or use an API "
+        "key; until then training goes on, and deletions wait"
     )
+    yield Check("brev session", lasts, text, "" if lasts else remedy, warning=True)
+
+
+def _pod() -> Iterator[Check]:
+    if POD_TOKEN.exists():
+        yield Check(
+            "brev in a pod",
+            False,
+            f"the CLI takes this pod's own token ({POD_TOKEN}) for its session, whatever you log "
+            "in with",
+            "set automountServiceAccountToken: false in the pod's spec",
+            warning=True,
+        )
 
 
 def _offers_file(directory: Path) -> Path:

@@ -12,9 +12,9 @@ from tao_ray.platforms.brev.cli import BrevCli
 from tao_ray.platforms.brev.names import machine_name
 from tao_ray.platforms.brev.provider import BrevProvider, Progress, Times
 from tao_ray.platforms.brev.records import InstanceType
-from tao_ray.platforms.fleet import PoolSettings
+from tao_ray.platforms.fleet import PoolSettings, Prepare
 from tao_ray.platforms.host_keys import HostKeys
-from tao_ray.platforms.machine import Machine, MachineShape
+from tao_ray.platforms.machine import Engine, Machine, MachineShape
 from tao_ray.platforms.ssh import SshMachine
 from tao_ray.platforms.ssh_config import SshTarget
 
@@ -31,6 +31,7 @@ class BrevSpec:
 
     run: names the run; machines are named after it. directory: the run's, for pinned host keys.
     offers: the types to try with their reviewed prices. options: further flags of `brev create`.
+    engine: prepares machines for jobs; None where no job will run.
     """
 
     run: str
@@ -40,6 +41,7 @@ class BrevSpec:
     times: Times = _TIMES
     org: str | None = None
     options: tuple[tuple[str, str], ...] = ()
+    engine: Engine | None = None
 
     def provider(
         self, tell: Callable[[Mapping[str, Any]], None], sleep: Callable[[float], None]
@@ -79,6 +81,10 @@ class BrevSpec:
     def machine(self, name: str) -> SshMachine:
         target = SshTarget(name, config_file=str(BrevCli().ssh_config))
         return SshMachine(name, target, self._host_keys, poll_interval=_POLL_S)
+
+    @property
+    def prepare(self) -> Prepare | None:
+        return None if self.engine is None else self.engine.prepare
 
     @property
     def _host_keys(self) -> Path:

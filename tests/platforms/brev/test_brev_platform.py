@@ -21,7 +21,7 @@ from brev_emulator.emulator import BrevEmulator
 
 from tao_ray.config import BrevPlatformConfig
 from tao_ray.journal import FILE_NAME, Journal, read_events
-from tao_ray.platforms import CapacityError, Exit, Job, JobHandle, LinkError, StatusLine
+from tao_ray.platforms import CapacityError, Check, Exit, Job, JobHandle, LinkError, StatusLine
 from tao_ray.platforms.brev.names import machine_name
 from tao_ray.platforms.brev.platform import BrevPlatform
 from tao_ray.platforms.host_keys import HostKeys
@@ -308,6 +308,26 @@ def test_preflight_says_what_is_wrong(run: Path, emulator: BrevEmulator) -> None
     checks = {c.name: c for c in opened(run, cloud_cred_id="x").preflight()}
     assert not checks["brev create"].ok
     assert "--cloud-cred-id" in checks["brev create"].detail
+
+
+def test_preflight_warns_of_sessions_that_end(
+    run: Path, emulator: BrevEmulator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("BREV_API_TOKEN", emulator.token(seconds=3600.0))
+
+    def checks(hours: float) -> dict[str, Check]:
+        platform, _ = open_platform(config(), run / "jobs", 2, hours=hours)
+        return {check.name: check for check in platform.preflight()}
+
+    assert checks(0.5)["brev session"].ok
+    ending = checks(2.0)
+    assert not ending["brev session"].ok
+    assert "budget.hours allows 2 h" in ending["brev session"].detail
+    assert "BREV_API_TOKEN_FILE" in ending["brev session"].remedy
+    assert "brev in a pod" not in ending
+    (tmp_path / "token").write_text("t")
+    monkeypatch.setattr("tao_ray.platforms.brev.platform.POD_TOKEN", tmp_path / "token")
+    assert "automountServiceAccountToken" in checks(0.5)["brev in a pod"].remedy
 
 
 def test_the_reviewed_price_is_the_limit_also_after_a_resumption(
