@@ -20,7 +20,7 @@ from tao_ray.experiment.run_dir import RunDir
 from tao_ray.journal import read_events
 from tao_ray.trial.state import RunState
 
-pytestmark = [pytest.mark.slow, pytest.mark.smoke]
+pytestmark = pytest.mark.slow
 REPO = Path(__file__).resolve().parents[2]
 WAIT_S = 180
 
@@ -86,6 +86,7 @@ def crash_script() -> ModuleType:
     return module
 
 
+@pytest.mark.smoke
 def test_a_search_from_config_to_result(tmp_path: Path) -> None:
     config = write_config(tmp_path, "whole")
     driver = tune(config)
@@ -146,6 +147,7 @@ def test_stopped_and_resumed_a_sequential_search_is_as_if_undisturbed(tmp_path: 
     assert crash.check(run, crash.outcome(only_run(reference))) == []
 
 
+@pytest.mark.smoke
 def test_a_killed_search_resumes_with_nothing_lost(tmp_path: Path) -> None:
     crash = crash_script()
     config = write_config(tmp_path, "killed")
@@ -172,6 +174,7 @@ def test_stop_from_another_process(tmp_path: Path) -> None:
     assert crash_script().jobs_alive(run) == []
 
 
+@pytest.mark.smoke
 def test_a_second_interrupt_leaves_at_once_and_the_jobs_are_found_again(tmp_path: Path) -> None:
     crash = crash_script()
     overrides = {"train.seconds_per_epoch": 0.5}
@@ -189,6 +192,7 @@ def test_a_second_interrupt_leaves_at_once_and_the_jobs_are_found_again(tmp_path
     assert crash.check(run, None) == []
 
 
+@pytest.mark.smoke
 def test_a_setup_that_cannot_work_ends_with_its_cause(tmp_path: Path) -> None:
     overrides = {"dataset.label_noise": 0.1, "train.seconds_per_epoch": 0.0}
     config = write_config(
@@ -204,4 +208,4 @@ def test_a_setup_that_cannot_work_ends_with_its_cause(tmp_path: Path) -> None:
     assert "no success: 3 trials in a row failed alike: the disk is full" in out
     assert "-> free space where the evidence says" in out
     state = RunState.fold(read_events(only_run(config).journal))
-    assert len(state.trials) == 3
+    assert len(state.trials) in (3, 4)  # the other slot's may have started meanwhile
