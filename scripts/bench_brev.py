@@ -4,8 +4,8 @@
     scripts/bench_brev.py --trials 40 --machines 8
 
 One second here stands for 30: a boot of 20 s for 10 min, an image pull of 10 s for 5 min, an epoch
-of 1 s for one of 30 s, and a full training of 243 epochs for two hours (a trial that is stopped at
-the first rung trains 27 epochs, 13 minutes). What this host's own processes need, such as the
+of 1 s for one of 30 s, and a full training of 360 epochs for three hours (a trial that is stopped
+at the first rung trains 40 epochs, 20 minutes). What this host's own processes need, such as the
 start of a job, is not scaled: it weighs 30 times as much as it would. Prints training seconds over
 billed seconds, with warm machines and with one machine for each job, where the other billed
 seconds went, and the time from an epoch's line on the machine to the scheduler's decision.
@@ -46,7 +46,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--trials", type=int, default=40)
     parser.add_argument("--machines", type=int, default=8)
-    parser.add_argument("--epochs", type=int, default=243)
+    parser.add_argument("--epochs", type=int, default=360)
     parser.add_argument("--only", choices=("reuse", "ephemeral"))
     parser.add_argument("--keep", type=Path, help="directory to keep the runs in")
     args = parser.parse_args()

@@ -81,8 +81,33 @@ def before_search(
             what = f"the baseline, one job {shown}, before the review"
             consent(platform, answers, [], what, afar)
             afar = []  # agreed to
-        _evaluate_baseline(plan, run_dir, platform, gpus, console)
+        # A machine is not left waiting for a user who reads.
+        keep = answers.yes or answers.ask is None
+        _evaluate_baseline(plan, run_dir, platform, gpus, console, keep)
         state = RunState.fold(_events(run_dir))
+    try:
+        _review_and_consent(plan, run_dir, platform, gpus, answers, console, warnings, afar, state)
+    except BaseException:
+        if state.ledger.existing():
+            with (
+                closing(Journal(run_dir.journal, wait_s=_WRITER_WAIT_S)) as journal,
+                machines(platform, journal, console.print),
+            ):
+                pass  # the baseline's are gone after this
+        raise
+
+
+def _review_and_consent(
+    plan: Plan,
+    run_dir: RunDir,
+    platform: Platform,
+    gpus: int,
+    answers: Answers,
+    console: Console,
+    warnings: Sequence[Check],
+    afar: Sequence[str],
+    state: RunState,
+) -> None:
     review = make_review(
         plan,
         platform,
@@ -105,8 +130,9 @@ def before_search(
 
 
 def _evaluate_baseline(
-    plan: Plan, run_dir: RunDir, platform: Platform, gpus: int, console: Console
+    plan: Plan, run_dir: RunDir, platform: Platform, gpus: int, console: Console, keep: bool
 ) -> None:
+    """keep: its machines are left for the search."""
     with closing(Journal(run_dir.journal, wait_s=_WRITER_WAIT_S)) as journal:
         evaluator = Evaluator(
             plan,
@@ -118,7 +144,7 @@ def _evaluate_baseline(
             say=lambda text: console.print(text, markup=False, soft_wrap=True),
         )
         try:
-            with machines(platform, journal, console.print):
+            with machines(platform, journal, console.print, keep=keep):
                 evaluator.before_search()
         except JobStopped:
             raise Stopped(

@@ -16,23 +16,34 @@ _SAY_S = 30.0
 
 @contextmanager
 def machines(
-    platform: Platform, journal: JournalWriter, say: Callable[[str], None]
+    platform: Platform, journal: JournalWriter, say: Callable[[str], None], *, keep: bool = False
 ) -> Iterator[None]:
-    """Machines can be had inside the block. They are verified gone after it, however it ends."""
+    """Machines can be had inside the block. They are verified gone after it, however it ends.
+
+    keep: they stay if it ends well. Whoever comes next takes them over, within the time after which
+    the reaper does.
+    """
     if not isinstance(platform, RentsMachines):
         yield
         return
     platform.rent(journal)
     try:
         yield
-    finally:
-        platform.vacate()
-        said = 0.0
-        while left := platform.left():
-            if time.monotonic() - said > _SAY_S:
-                said = time.monotonic()
-                say(f"deleting {', '.join(left)}; if this process is killed, the reaper goes on")
-            time.sleep(_LOOK_S)
+    except BaseException:
+        _vacate(platform, say)
+        raise
+    if not keep:
+        _vacate(platform, say)
+
+
+def _vacate(platform: RentsMachines, say: Callable[[str], None]) -> None:
+    platform.vacate()
+    said = 0.0
+    while left := platform.left():
+        if time.monotonic() - said > _SAY_S:
+            said = time.monotonic()
+            say(f"deleting {', '.join(left)}; if this process is killed, the reaper goes on")
+        time.sleep(_LOOK_S)
 
 
 class Demand:
@@ -44,12 +55,13 @@ class Demand:
         self._max_concurrent = max_concurrent
         self._said: int | None = None
 
-    def look(self, state: RunState) -> None:
-        """Called often."""
+    def look(self, state: RunState, *, searching: bool = True) -> None:
+        """Called often. searching: trials may still come or go on."""
         if not isinstance(self._platform, RentsMachines):
             return
-        alive = sum(trial.alive for trial in state.trials.values())
-        coming = 0 if state.exhausted else max(0, self._trials - len(state.trials))
+        alive = searching * sum(trial.alive for trial in state.trials.values())
+        over = state.exhausted or not searching
+        coming = 0 if over else max(0, self._trials - len(state.trials))
         jobs = max(1, min(self._max_concurrent, alive + coming))  # one is for the evaluation
         if jobs != self._said:
             self._said = jobs

@@ -316,6 +316,7 @@ class _Search:
 
     def _evaluate(self) -> None:
         """Evaluate the winner and, where it is the baseline, trial 0."""
+        self._demand.look(self._conductor.state, searching=False)
         self._view.update(self._conductor.state, time.time())
         evaluator = Evaluator(
             self._plan,
@@ -336,6 +337,7 @@ class _Search:
         if now - self._shown >= _VIEW_EVERY_S:
             self._shown = now
             self._conductor.catch_up()
+            self._keeper.look(self._conductor.state, self._conductor.donors())
             self._budget.look(self._conductor.state, now)
         if self._interrupted():
             raise JobStopped

@@ -335,23 +335,25 @@ class Supervisor:
     # -- ending -------------------------------------------------------------------------------
 
     def _finish(self, handle: JobHandle, job: JobState) -> None:
-        if handle.poll() is None:
-            self._await_checkpoint(handle)
+        self._await_checkpoint(handle)
         self._record_end(job, handle.stop(self._setup.grace_s))
 
     def _await_checkpoint(self, handle: JobHandle) -> None:
         """Wait until the checkpoint of the last reported epoch is written in full.
 
         The network writes it moments after the epoch's line, and a paused trial goes on from it.
+        Two looks, as a rule: the slot is wanted, and each look is a journey to the machine.
         """
         if self._setup.single_shot or not self._jobs.keeps(self._reported):
             return
         deadline = time.monotonic() + _CHECKPOINT_WAIT_S
         size = None
-        while time.monotonic() < deadline and handle.poll() is None:
+        while time.monotonic() < deadline:
             files = result_files(handle)
             name = self._jobs.checkpoint(self._reported, files)
             if name is not None and files[name] == size:
+                return
+            if name is None and handle.poll() is not None:
                 return
             size = files[name] if name is not None else None
             time.sleep(_CHECKPOINT_POLL_S)

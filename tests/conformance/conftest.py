@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
+from brev_emulator import machines as emulated
+from brev_emulator.emulator import BrevEmulator
 from real_services.dockerd import IMAGE, MOUNTS, Dockerd, running_dockerd
 from real_services.sshd import Sshd, running_sshd
 
-from tao_ray.platforms import Platform
+from tao_ray.config import BrevPlatformConfig
+from tao_ray.journal import FILE_NAME, Journal
+from tao_ray.platforms import CapacityError, Job, Platform, open_platform
 from tao_ray.platforms.docker_host import DockerPlatform
 from tao_ray.platforms.hosts import Host, HostsPlatform
 from tao_ray.platforms.local import LocalPlatform
@@ -38,6 +45,61 @@ def _docker(directory: Path, request: pytest.FixtureRequest) -> Platform:
     return DockerPlatform(root, image=IMAGE, mounts=MOUNTS, network="none", ulimits={})
 
 
+def _brev(directory: Path, request: pytest.FixtureRequest) -> Platform:
+    del directory
+    made, environment = request.getfixturevalue("rented")
+    for name, value in environment.items():
+        request.getfixturevalue("monkeypatch").setenv(name, value)
+    platform: Platform = made
+    return platform
+
+
+@pytest.fixture(scope="session")
+def rented(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Platform, dict[str, str]]]:
+    """A run's platform with a rented machine that is ready, and the environment it is met in."""
+    if reason := BrevEmulator.missing():
+        pytest.skip(reason)
+    if not emulated.can_be_private():
+        pytest.skip("instances cannot have a /var/tmp of their own here: mounts need root")
+    run = tmp_path_factory.mktemp("brev") / "r" / "now"
+    run.mkdir(parents=True)
+    settings: dict[str, Any] = {"gpu": "L40S", "engine": "process", "gpus_per_trial": 0}
+    settings |= {"machines": 1, "slots_per_machine": 100, "idle_timeout": 3600.0}
+    path = f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"
+    config = BrevPlatformConfig(kind="brev", env={"PATH": path}, **settings)
+    names = ("PATH", "HOME", "BREV_EMULATOR")
+    with BrevEmulator(run.parent / "account") as emulator, closing(Journal(run / FILE_NAME)) as log:
+        emulator.log_in()
+        environment = {name: emulator.environment[name] for name in names}
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in environment.items():
+                patch.setenv(name, value)
+            made, _ = open_platform(config, run / "jobs", 100)
+            made.rent(log)  # type: ignore[attr-defined]
+            _first_job(made)
+        yield made, environment
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in environment.items():
+                patch.setenv(name, value)
+            made.vacate()  # type: ignore[attr-defined]
+            while made.left():  # type: ignore[attr-defined]
+                time.sleep(0.1)
+        assert emulator.alive() == []
+
+
+def _first_job(platform: Platform) -> None:
+    """Until it has been launched there is no machine."""
+    deadline = time.monotonic() + 120.0
+    while True:
+        try:
+            platform.launch(Job("first-1", "first", "true"))
+            break
+        except CapacityError:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+    platform.discard("first")
+
+
 @pytest.fixture(scope="session")
 def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
     yield from running_sshd(tmp_path_factory.mktemp("sshd") / "server")
@@ -52,10 +114,13 @@ PLATFORMS: dict[str, Callable[[Path, pytest.FixtureRequest], Platform]] = {
     "local": _local,
     "ssh": _ssh,
     "docker": _docker,
+    "brev": _brev,
 }
 
 
-@pytest.fixture(params=PLATFORMS)
+@pytest.fixture(
+    params=[pytest.param(p, marks=pytest.mark.slow if p == "brev" else ()) for p in PLATFORMS]
+)
 def platform(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Platform]:
@@ -66,7 +131,8 @@ def platform(
     yield made
     made.discard("w")
     made.discard("other")
-    made.close()
+    if request.param != "brev":  # the next test has it, too
+        made.close()
 
 
 def _file(directory: Path, _: pytest.FixtureRequest) -> Storage:

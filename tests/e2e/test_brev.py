@@ -67,7 +67,8 @@ class Searches:
             },
         }
         for section, values in sections.items():
-            config[section] = {**config.get(section, {}), **values}
+            old = config.get(section, {})
+            config[section] = {**old, **values} if isinstance(values, dict) else values
         (self.directory / "b.yaml").write_text(yaml.safe_dump(config))
 
     def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
@@ -173,6 +174,18 @@ def test_the_main_job_in_containers_killed_and_resumed(
     assert sum(result["cost"]["by_trial"].values()) < result["cost"]["usd"]
     agrees_with_the_account(run, emulator)
     assert leaks([run.path, *(tmp_path / "brev").rglob("home")]) == []
+
+
+def test_the_search_goes_on_with_the_machine_of_the_baseline(
+    searches: Searches, emulator: BrevEmulator
+) -> None:
+    searches.write(baseline="train", search={"algorithm": "random", "trials": 2, "max_epochs": 3})
+    out = finished(searches.start(), 0)
+    ledger = Ledger.fold(read_events(searches.run.journal))
+    first = ledger.leases["train-baseline-1"].machine
+    assert {ledger.leases[f"{n:04d}-1"].machine for n in range(2)} >= {first}, out
+    assert len(emulator.bills()) == 2
+    agrees_with_the_account(searches.run, emulator)
 
 
 def test_a_vanished_machine_costs_no_more_than_the_epochs_since_the_last_copy(

@@ -1,17 +1,36 @@
-"""What Brev shows now: the account's instances and the catalogue's prices.
-
-Many threads ask; one call answers all whose question was asked before it began.
-"""
+"""What Brev shows now: the account's instances and the catalogue's prices."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Generic, TypeVar
 
 from tao_ray.platforms.brev.cli import BrevCli
 from tao_ray.platforms.brev.errors import BrevError, BrevRefusedError
 from tao_ray.platforms.brev.records import Instance, InstanceType
 from tao_ray.platforms.brev.types import collapse
+
+_T = TypeVar("_T")
+
+
+class Shared(Generic[_T]):
+    """A call that many threads want: one answers all who asked before it began."""
+
+    def __init__(self, call: Callable[[], _T], clock: Callable[[], float]):
+        self._call = call
+        self._clock = clock
+        self._calling = threading.Lock()
+        self._last: tuple[float, _T] | None = None
+
+    def get(self, since: float | None = None) -> _T:
+        """What a call that began after `since` (default: now) has said."""
+        since = self._clock() if since is None else since
+        with self._calling:
+            if self._last is None or self._last[0] <= since:
+                at = self._clock()
+                self._last = (at, self._call())
+            return self._last[1]
 
 
 class Account:
@@ -25,21 +44,18 @@ class Account:
         self._org = org
         self._clock = clock
         self._price_age = price_age
-        self._looking = threading.Lock()
-        self._seen: tuple[float, dict[str, Instance]] | None = None
+        self._listed = Shared(self._list, clock)
         self._pricing = threading.Lock()
         self._prices: tuple[float, dict[str, float]] | None = None
 
     def instances(self, since: float | None = None) -> dict[str, Instance]:
         """All instances by name, as listed after `since` (default: now)."""
-        since = self._clock() if since is None else since
-        with self._looking:
-            if self._seen is None or self._seen[0] <= since:
-                at = self._clock()
-                rows = self._cli.ls(self._org)
-                rows.sort(key=lambda row: row.status != "DELETING")  # a successor hides it
-                self._seen = (at, {row.name: row for row in rows})
-            return self._seen[1]
+        return self._listed.get(since)
+
+    def _list(self) -> dict[str, Instance]:
+        rows = self._cli.ls(self._org)
+        rows.sort(key=lambda row: row.status != "DELETING")  # a successor hides it
+        return {row.name: row for row in rows}
 
     def look(self, name: str, since: float | None = None) -> Instance | None:
         """One of the instances; None: there is none of this name."""

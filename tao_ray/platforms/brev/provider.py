@@ -35,6 +35,7 @@ from tao_ray.platforms.machine import Machine, MachineShape
 _FINAL = (BrevAuthError, BrevMissingError, BrevUnsupportedError)
 _ANY = MachineShape()
 _ATTEMPTS = 3
+_PROBE_S = 2.0
 _T = TypeVar("_T")
 
 
@@ -313,6 +314,7 @@ class BrevProvider:
         text = ""
         while True:
             waited = self._clock() - since
+            pause = self._times.poll
             try:
                 instance = self._account.look(name, self._clock() - self._times.poll / 2)
             except BrevError as error:
@@ -333,6 +335,7 @@ class BrevProvider:
                         self._cli.start(name)
                         started = True
                     if instance.running:
+                        pause = min(pause, _PROBE_S)  # it is billed, and will answer soon
                         try:
                             machine = self._reach(name)
                         except (LinkError, MachineLostError) as error:
@@ -345,7 +348,7 @@ class BrevProvider:
                 self._say(name, "waiting", state)
             if waited >= self._times.ready:
                 raise self._stuck(name, f"not ready after {self._times.ready:g} s: {state}")
-            self._sleep(self._times.poll)
+            self._sleep(pause)
 
     def _reach(self, name: str) -> Machine:
         """A link that has carried a command. Raises LinkError."""

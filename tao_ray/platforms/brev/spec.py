@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tao_ray.platforms.brev.account import Shared
 from tao_ray.platforms.brev.cli import BrevCli
 from tao_ray.platforms.brev.names import machine_name
 from tao_ray.platforms.brev.provider import BrevProvider, Progress, Times
@@ -59,9 +61,10 @@ class BrevSpec:
             tell(data)
 
         cli = BrevCli()
+        refreshed = Shared(cli.refresh, time.monotonic)
 
         def connect(name: str) -> Machine:
-            cli.refresh()
+            refreshed.get()
             return self.machine(name)
 
         return BrevProvider(
