@@ -84,7 +84,8 @@ def _show(run_dir: Any, state: Any, console: Any) -> None:
         )
         return
     if not state.facts:
-        console.print("nothing has been tried yet")
+        for line in [*evaluation_lines(state), "no trial has started yet"]:
+            console.print(line, markup=False, soft_wrap=True)
         return
     objective, facts = _objective(state), state.facts
     rows = len(state.trials)

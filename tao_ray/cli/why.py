@@ -55,6 +55,8 @@ def of_run(run: str, state: RunState, events: Sequence[Event]) -> Iterator[str]:
     if ended:
         reason = ended[-1].data.get("reason")
         yield f"{run}: {ended[-1].data['status']}{f': {reason}' if reason else ''}"
+    elif not state.facts and state.evaluations.get("baseline", {}).get("status") == "failed":
+        yield f"{run}: its search was not started, as the baseline failed"
     else:
         yield f"{run}: has not ended in order: it runs, or its driver was killed"
     for name, record in state.evaluations.items():
@@ -74,7 +76,7 @@ def of_run(run: str, state: RunState, events: Sequence[Event]) -> Iterator[str]:
         names = ", ".join(t.id for t in trials)
         yield f"{len(trials)} of {len(state.trials)} trials: {kind.cause} ({names})"
         yield from _explained(failure)
-    if not by_kind:
+    if not by_kind and state.trials:
         yield "no trial has failed"
 
 

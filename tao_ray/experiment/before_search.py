@@ -112,7 +112,7 @@ def _review_and_consent(
         plan,
         platform,
         gpus,
-        run_dir.path.parent.parent,
+        run_dir.root,
         warnings=tuple(warnings),
         baseline=state.evaluations.get(BASELINE),
         where=run_dir.path,

@@ -23,12 +23,16 @@ _ENVIRONMENT = {
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
-    "TUNE_RESULT_BUFFER_LENGTH": "1",
     "TUNE_GLOBAL_CHECKPOINT_S": "3600",
     "TUNE_WARN_THRESHOLD_S": "10",
     # Ray would run supervisors, and the jobs they start on this host, at the lowest priority.
     "RAY_worker_niceness": "0",
 }
+_TO_BE_EXPECTED = {
+    "ray.tune.analysis.experiment_analysis": "Failed to fetch metrics",  # the journal has them
+    "ray.tune.execution.tune_controller": "You are trying to access request_stop_experiment",
+}
+"""Logger of Ray's -> how a warning of it begins that tells nobody anything."""
 _OBJECT_STORE_BYTES = 128 * 1024 * 1024
 """Trials exchange results of a few kilobytes."""
 _ATTEMPTS = 3
@@ -38,9 +42,16 @@ _REACH_S = 10.0
 def prepare_environment(max_concurrent: int) -> None:
     """Set Ray's switches; call before Ray is imported."""
     os.environ.update(_ENVIRONMENT)
+    os.environ.pop("TUNE_RESULT_BUFFER_LENGTH", None)  # results one by one, which is the default
+    for name in _TO_BE_EXPECTED:
+        logging.getLogger(name).addFilter(_tells_something)
     # Starting a supervisor is a second of CPU time. One at a time, Tune's default, leaves cores
     # idle; all at once starves the driver and the trials that already run.
     os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(min(max_concurrent, os.cpu_count() or 1))
+
+
+def _tells_something(record: logging.LogRecord) -> bool:
+    return not record.getMessage().startswith(_TO_BE_EXPECTED[record.name])
 
 
 @contextmanager

@@ -38,6 +38,7 @@ _OF_THE_CONFIGURATION = {
     FailureKind.OOM,
     FailureKind.TIMEOUT,
     FailureKind.BATCH,
+    FailureKind.SPEC,
 }
 
 

@@ -13,6 +13,7 @@ from tao_ray.config.names import PLATFORMS
 from tao_ray.errors import TaoRayError
 from tao_ray.experiment.measure import evaluated_objective
 from tao_ray.experiment.warm_start import read_warm_start
+from tao_ray.network.conventions import TRAINING_ACTIONS
 from tao_ray.network.ranges import derive_space
 from tao_ray.network.resolve import resolve_network
 from tao_ray.network.spec import build_spec, get_path
@@ -125,20 +126,27 @@ def make_plan(config: RunConfig, counted_samples: int | None = None) -> Plan:
     setup = plan.setup(gpus=0)  # builds the algorithm: its options are checked here
     _check_guide(plan, setup)
     _trial_zero_spec(plan, setup)
-    notes = _shape_notes(search, derived.space)
+    notes = _shape_notes(config, network, derived.space)
     return replace(plan, derived=replace(derived, warnings=(*derived.warnings, *notes)))
 
 
-def _shape_notes(search: SearchConfig, space: SearchSpace) -> list[str]:
-    """What is to be said of parameters that may decide whether a donor's weights fit.
+def _shape_notes(config: RunConfig, network: Network, space: SearchSpace) -> list[str]:
+    """What is to be said of parameters that may decide whether given weights fit.
 
     Sizes and kinds in the spec's `model` block do; a real number there, such as a dropout, does
-    not. Raises TaoRayError if nobody chose to search them.
+    not. Raises TaoRayError if nobody chose to search them and trials hand on their weights.
     """
-    shaping = [p.name for p in space.parameters if _may_shape(p)]
-    if search.algorithm not in _CONTINUE_WEIGHTS or not shaping:
+    search = config.search
+    names = ", ".join(p.name for p in space.parameters if _may_shape(p))
+    if not names:
         return []
-    names = ", ".join(shaping)
+    if search.algorithm not in _CONTINUE_WEIGHTS:
+        start = config.model.checkpoint
+        if not start or network.action.name not in TRAINING_ACTIONS:
+            return []
+        note = f"trials start from {start}, and may fail where its weights do not fit their {names}"
+        keep = f"; search.exclude: [{names}] leaves them as they are"
+        return [note + keep if search.parameters == "default" else note]
     if search.parameters == "default":
         raise TaoRayError(
             f"{search.algorithm} goes on from the weights of other trials, and they may not fit "

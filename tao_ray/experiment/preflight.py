@@ -206,7 +206,7 @@ def _tracking_checks(config: RunConfig) -> list[Check]:
 
 def results_checks(config: RunConfig) -> list[Check]:
     """Where the run directory will be."""
-    root = results_root(config.results).expanduser().absolute()
+    root = results_root(config.results)
     there = next(p for p in (root, *root.parents) if p.exists())
     remedy = "set `results` to a directory you can write to"
     if not there.is_dir():
@@ -250,10 +250,21 @@ def _batch_checks(plan: Plan, gpus: int) -> Iterator[Check]:
 
 def show(checks: tuple[Check, ...], console: Console) -> None:
     """One table, then each remedy on a line of its own, to be copied."""
-    console.print(_table(checks))
+    _print(checks, console)
     for check in checks:
         if not check.ok and check.remedy:
             console.print(f"{check.name} -> {check.remedy}", markup=False, soft_wrap=True)
+
+
+def _print(checks: tuple[Check, ...], console: Console) -> None:
+    """The table, folded to a terminal's width; in a file a line per check."""
+    if console.is_terminal:
+        console.print(_table(checks))
+        return
+    width = max(len(check.name) for check in checks)
+    for check in checks:
+        line = f"{_mark(check).plain:<6}  {check.name:<{width}}  {check.detail}".rstrip()
+        console.print(line, markup=False, soft_wrap=True)
 
 
 def _table(checks: tuple[Check, ...]) -> Table:
@@ -282,7 +293,7 @@ def require_ok(found: Preflight, console: Console) -> None:
     """Shows the table and raises PreflightError if a run may not start."""
     problems = found.problems
     if problems:
-        console.print(_table(found.checks))
+        _print(found.checks, console)
         listed = [f"  {c.name}: {c.detail}" + _then(c.remedy) for c in problems]
         raise PreflightError(
             "\n".join([f"{len(problems)} of {len(found.checks)} checks failed:", *listed])

@@ -20,6 +20,7 @@ from tao_ray.experiment.run_dir import RunDir, is_uri
 from tao_ray.files import write_text
 from tao_ray.journal import Event, JournalWriter
 from tao_ray.platforms.base import Check, Platform
+from tao_ray.report import report_line
 from tao_ray.storage import Storage, StorageError, open_storage
 from tao_ray.trial.job import RESULTS_DIR
 
@@ -83,6 +84,7 @@ def publish(
         storage = open_storage(str(place))
         stored = _store_checkpoint(storage, run_dir, result, platform)
         write_text(run_dir.result, json.dumps(result.data, indent=1))
+        report_line(run_dir)  # again: now it names where the checkpoint is stored
         for name in _RECORDS:
             if (run_dir.path / name).exists():
                 stored += _store(storage, run_dir.path / name, f"{run_dir.id}/{name}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -140,7 +141,7 @@ def _result_data(
         "cost": _cost(state),
         "failures": _failures(state),
         "adjustments": [*state.adjustments, *_impossible_batches(plan, state)],
-        "retention": retention_summary(state),
+        "retention": _retention(state, platform),
         "timing": {
             "started": state.started,
             "ended": state.ended or state.last_time,
@@ -224,6 +225,19 @@ def _checkpoint(
                 path = platform.kept(trial.id).get(f"{RESULTS_DIR}/{name}", path)
             return {"path": path, "file": name, "epoch": candidate, "bytes": files.get(name)}
     return None
+
+
+def _retention(state: RunState, platform: Platform) -> Mapping[str, Any] | None:
+    """What was deleted and kept; of what was copied off its machine, where the copy is."""
+    summary = retention_summary(state)
+    if summary is None or not isinstance(platform, KeepsCopies):
+        return summary
+    kept = []
+    for entry in summary["kept"]:
+        inside = entry["path"].removeprefix(f"{platform.workspace(entry['trial'])}/")
+        copy = platform.kept(entry["trial"]).get(inside, entry["path"])
+        kept.append({**entry, "path": copy})
+    return {**summary, "kept": kept}
 
 
 def _cost(state: RunState) -> dict[str, Any] | None:

@@ -21,6 +21,7 @@ from tao_ray.experiment.conductor import Conductor, Limits
 from tao_ray.experiment.consent import Answers, terminal_ask
 from tao_ray.experiment.control import Control
 from tao_ray.experiment.evaluation import Evaluator, JobStopped
+from tao_ray.experiment.finished import finished
 from tao_ray.experiment.keeping import Keeper
 from tao_ray.experiment.machines import Demand, machines
 from tao_ray.experiment.plan import Plan
@@ -86,7 +87,10 @@ def start(config: RunConfig, view: View, answers: Answers | None = None) -> Resu
 def resume(
     run_dir: RunDir, config: RunConfig | None, view: View, answers: Answers | None = None
 ) -> Result:
-    """Go on with a run. Raises TaoRayError, also when `config` is not the run's own."""
+    """Go on with a run; one that is finished is only shown.
+
+    Raises TaoRayError, also when `config` is not the run's own.
+    """
     saved = load_config(run_dir.experiment)
     if config is not None:
         # A budget may be raised: it bounds the search, and changes nothing in it.
@@ -99,6 +103,12 @@ def resume(
                 where=str(run_dir.path),
                 remedy="undo the changes, or start a new run without --resume",
             )
+    if (ended := finished(run_dir, saved)) is not None:
+        view.say(f"{run_dir.id} is finished, nothing is left to do")
+        view.close(RunState(), ended)
+        view.say(f"report: {run_dir.report}")
+        return ended
+    if config is not None:
         write_text(run_dir.experiment, yaml.safe_dump(saved.dump(), sort_keys=False))
     if run_dir.warm_start.exists():  # what was learned from then, whatever became of those runs
         search = saved.search.model_copy(update={"warm_start": [str(run_dir.warm_start)]})
@@ -118,7 +128,7 @@ def _begin(
     plan, unstaged = stage_data(
         plan,
         platform,
-        results_root(plan.config.results) / STAGED_DATA,
+        run_dir.root / STAGED_DATA,
         run_dir.evaluation("data_staging"),
         lambda text: console.print(text, markup=False, soft_wrap=True),
     )
@@ -440,6 +450,7 @@ class _Search:
             "metric": plan.objective.metric,
             "direction": plan.objective.direction,
             "at": plan.objective.at,
+            "guide": _guide(plan),
             "trials": plan.settings.trials,
             "max_epochs": plan.max_epochs,
             "max_concurrent": plan.settings.max_concurrent,
@@ -448,3 +459,9 @@ class _Search:
             "search_space": search_space(plan),
             "left_out": dict(plan.derived.left_out),
         }
+
+
+def _guide(plan: Plan) -> dict[str, str] | None:
+    """What rungs decide by, where it is not the objective."""
+    guide = plan.evaluation.guide if plan.evaluation else None
+    return {"metric": guide.metric, "direction": guide.direction} if guide else None

@@ -26,6 +26,7 @@ class RunDir:
         self.evaluations = self.path / "evaluations"
         self.review = self.path / "review.md"
         self.result = self.path / "result.json"
+        self.report = self.path / "report.html"
         self.best_spec = self.path / "best_spec.yaml"
         self.driver_log = self.path / "driver.log"
         self.ray = self.path / "ray"
@@ -38,6 +39,11 @@ class RunDir:
             return not json.loads(self.result.read_text())["run"]["resumable"]
         except (OSError, ValueError, KeyError):
             return False
+
+    @property
+    def root(self) -> Path:
+        """What holds this run and others, of any name."""
+        return self.path.parent.parent
 
     @property
     def id(self) -> str:
@@ -114,9 +120,11 @@ class RunDir:
 def results_root(configured: str | None) -> Path:
     """Where run directories are: what `results` says, else ``runs`` in the working directory.
 
-    A run with its results elsewhere (a URI) has its directory here all the same.
+    A run with its results elsewhere (a URI) has its directory here all the same. Absolute: jobs
+    have working directories of their own.
     """
-    return Path(configured) if configured and not is_uri(configured) else DEFAULT_ROOT
+    given = configured and not is_uri(configured)
+    return (Path(str(configured)).expanduser() if given else DEFAULT_ROOT).absolute()
 
 
 def is_uri(results: str | None) -> bool:

@@ -10,7 +10,7 @@ from tao_ray.network.conventions import Conventions
 from tao_ray.network.data import SOURCES, DataValues
 from tao_ray.network.keys import KnownKeys, is_foreign
 from tao_ray.network.package import Action, ModelPackage
-from tao_ray.network.schema import PackageError
+from tao_ray.network.schema import PackageError, SchemaParameter
 from tao_ray.network.tree import EMPTY, MISSING, flatten, get_path
 from tao_ray.network.wiring import Wiring, is_teacher
 
@@ -91,6 +91,35 @@ def unused_data(request: Request, spec: Mapping[str, Any]) -> Iterator[str]:
             wanted = [k for k in _required(request) if get_path(spec, k) in EMPTY]
             remedy = f"give spec keys instead: {', '.join(wanted)}" if wanted else "leave it out"
             yield f"data.{name}: the package has no rule that takes it; {remedy}"
+
+
+_PLAIN = {
+    "int": ("a whole number", (int,)),
+    "ordered_int": ("a whole number", (int,)),
+    "float": ("a number", (int, float)),
+    "bool": ("true or false", (bool,)),
+    "string": ("text", (str, int, float)),
+    "collection": ("a mapping", (Mapping,)),
+}
+"""Type in a schema -> its name, and what passes for it."""
+
+
+def wrong_type(parameter: SchemaParameter, held: Any, value: Any) -> str | None:
+    """What is wrong with the type of a value that the user gave, or None.
+
+    held: what the base spec has there: real schemas are wrong at times, and a value of that type
+    passes. So do nothing, a placeholder and what the job resolves itself (``${...}``).
+    """
+    if value is None or value == MISSING or (isinstance(value, str) and "${" in value):
+        return None
+    if held not in EMPTY and type(value) is type(held):
+        return None
+    is_list = parameter.type.startswith("list") or parameter.type.endswith("_list")
+    wanted, types = ("a list", (list, tuple)) if is_list else _PLAIN.get(parameter.type, ("", ()))
+    fits = isinstance(value, types) and (bool in types or not isinstance(value, bool))
+    if not types or fits:
+        return None
+    return f"must be {wanted} ({parameter.type} in the schema), not {value!r}"
 
 
 def missing_values(

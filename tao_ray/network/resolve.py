@@ -15,6 +15,7 @@ from tao_ray.network.checks import (
     missing_values,
     unused_checkpoints,
     unused_data,
+    wrong_type,
 )
 from tao_ray.network.conventions import TRAINING_ACTIONS, Conventions, conventions_for
 from tao_ray.network.data import apply_rules
@@ -23,7 +24,7 @@ from tao_ray.network.keys import KnownKeys, SpecError, known_keys
 from tao_ray.network.network import Network
 from tao_ray.network.objective import choose_metric, default_metric
 from tao_ray.network.package import Action, ModelPackage
-from tao_ray.network.schema import PackageError
+from tao_ray.network.schema import PackageError, SchemaParameter
 from tao_ray.network.tree import EMPTY, get_path, load_yaml, set_path
 from tao_ray.network.wiring import Wiring, is_teacher, wire
 
@@ -147,7 +148,7 @@ def _assemble(request: Request) -> Network:
     spec = _base(request)
     known = known_keys(action, spec, package.shorthand if package else {})
     wiring = wire(action, request.conventions, known)
-    overrides, exact, problems = _user_values(request, known)
+    overrides, exact, problems = _user_values(request, known, spec)
     given = frozenset(overrides) | frozenset(exact)
     data_format = request.data.format or (package.data_format if package else None)
     rules = apply_rules(action, request.data, data_format, given)
@@ -209,7 +210,7 @@ def _base(request: Request) -> dict[str, Any]:
 
 
 def _user_values(
-    request: Request, known: KnownKeys
+    request: Request, known: KnownKeys, spec: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
     """The overrides and exact data keys that this action takes, and the errors in them.
 
@@ -218,6 +219,8 @@ def _user_values(
     """
     problems: list[str] = []
     chosen = []
+    schema = request.action.schema
+    parameters: Mapping[str, SchemaParameter] = schema.parameters if schema else {}
     for section, values in (
         ("model.overrides", request.model.overrides),
         ("data", request.data.spec_keys),
@@ -226,6 +229,9 @@ def _user_values(
         for key, value in _dotted(values, known):
             if key in known:
                 taken[key] = value
+                if key in parameters:
+                    wrong = wrong_type(parameters[key], get_path(spec, key), value)
+                    problems += [f"{section}: {key}: {wrong}"] if wrong else []
             elif not _known_elsewhere(request, key):
                 problems.append(f"{section}: {known.unknown(key)}")
         chosen.append(taken)

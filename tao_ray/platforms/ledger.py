@@ -48,8 +48,8 @@ class Rent:
     end: float | None = None
 
     def seconds(self, now: float) -> float:
-        """Billed so far."""
-        return (now if self.end is None else self.end) - self.begin
+        """Billed until then, which may be any time."""
+        return max((now if self.end is None else min(now, self.end)) - self.begin, 0.0)
 
     def cost(self, now: float) -> float:
         """US dollars so far."""

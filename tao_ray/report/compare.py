@@ -17,7 +17,7 @@ from tao_ray.report.document import Block, Bullets, Document, Figure, Section, T
 from tao_ray.report.noise import verdict
 from tao_ray.report.run_data import RunData
 from tao_ray.report.svg import Plot, padded
-from tao_ray.report.text import duration, shown, signed
+from tao_ray.report.text import dollars, duration, shown, signed
 from tao_ray.search.base import TrialStatus
 
 _COLORS = {
@@ -80,6 +80,7 @@ def rows(runs: Sequence[RunData]) -> list[list[str]]:
         ["trials", *(_trials(r) for r in runs)],
         ["epochs trained", *(str(r.epochs_trained) for r in runs)],
         ["time", *(duration(r.elapsed) for r in runs)],
+        ["cost", *(dollars(r.state.ledger.cost(r.now)) if r.rented else "–" for r in runs)],
         ["objective", *(f"{r.objective.direction} {r.objective.metric}" for r in runs)],
         ["best", *(_best(r) for r in runs)],
         ["defaults (trial 0)", *(shown(r.reference and r.value(r.reference), 5) for r in runs)],

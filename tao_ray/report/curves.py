@@ -8,9 +8,9 @@ from statistics import quantiles
 from tao_ray.report.run_data import REFERENCE, RunData
 from tao_ray.report.svg import BEST, MUTED, OTHER, STATUS, Plot, padded
 from tao_ray.report.svg import REFERENCE as REFERENCE_INK
-from tao_ray.report.text import duration, shown
+from tao_ray.report.text import dollars, duration, listing, shown
 from tao_ray.search.base import TrialStatus
-from tao_ray.trial.state import EpochState, TrialState
+from tao_ray.trial.state import EpochState, Objective, TrialState
 
 _HEIGHT = 320
 _FAR_OFF = 3.0
@@ -26,12 +26,12 @@ def trial_title(run: RunData, trial: TrialState) -> str:
     return "\n".join(lines + [f"{name}: {shown(v)}" for name, v in trial.config.items()])
 
 
-def value_range(run: RunData, values: list[float]) -> tuple[tuple[float, float], int]:
-    """The objective's axis: all values, except bad ones so far off that they would flatten the
+def value_range(objective: Objective, values: list[float]) -> tuple[tuple[float, float], int]:
+    """An objective's axis: all values, except bad ones so far off that they would flatten the
     rest. Also how many were left out."""
     kept = values
     if len(values) >= 8:
-        losses = [run.objective.loss(v) for v in values]
+        losses = [objective.loss(v) for v in values]
         low, _, high = quantiles(losses, n=4)
         limit = high + _FAR_OFF * max(high - low, 1e-12)
         kept = [v for v, loss in zip(values, losses, strict=True) if loss <= limit]
@@ -39,23 +39,24 @@ def value_range(run: RunData, values: list[float]) -> tuple[tuple[float, float],
 
 
 def learning_curves(run: RunData, width: int) -> str:
-    """The objective of every trial over its epochs; the best and the reference stand out."""
-    measured = [t for t in run.ranked if t.measured()]
-    values = [v for t in measured for e in t.measured() if (v := run.epoch_value(e)) is not None]
-    axis, cut = value_range(run, values)
+    """What trainings reported over their epochs; the best and the reference stand out."""
+    metric = run.reported.metric
+    curves = {t.id: curve for t in run.trials if (curve := learning_curve(run, t))}
+    axis, cut = value_range(run.reported, [v for curve in curves.values() for _, v in curve])
     plot = Plot(
         width,
         _HEIGHT,
-        (min(e.epoch for t in measured for e in t.measured()), run.max_epochs),
+        (min(epoch for curve in curves.values() for epoch, _ in curve), run.max_epochs),
         axis,
-        label=f"{run.objective.metric} of every trial over its epochs",
+        label=f"{metric} of every trial over its epochs",
         x_label="epoch",
-        y_label=run.objective.metric,
+        y_label=metric,
         x_whole=True,
     )
     best = run.best[0].id if run.best else ""
     # Drawn last is drawn on top.
-    for trial in sorted(measured, key=lambda t: (t.id == best, t.id == REFERENCE)):
+    drawn = [t for t in run.ranked if t.id in curves]
+    for trial in sorted(drawn, key=lambda t: (t.id == best, t.id == REFERENCE)):
         color, size = OTHER, 1.2
         if trial.id == best:
             color, size = BEST, 2.8
@@ -64,19 +65,25 @@ def learning_curves(run: RunData, width: int) -> str:
         elif trial.status == TrialStatus.FAILED.value:
             color = STATUS["failed"]
         dash = "6 4" if trial.id == REFERENCE and trial.id != best else ""
-        points = [(plot.x(e.epoch), plot.y(_value(run, e))) for e in trial.measured()]
+        points = [(plot.x(epoch), plot.y(value)) for epoch, value in curves[trial.id]]
         title = trial_title(run, trial)
         plot.path(points, color, size, title=title, dash=dash)
         if trial.status == TrialStatus.FAILED.value:
             plot.cross(*points[-1], 4, color, title=title)
         elif trial.id != best:
             plot.dot(*points[-1], 2.5, color, title=title)
-        if trial.id == best and run.best:
-            judged = run.best[1]
-            plot.dot(plot.x(judged.epoch), plot.y(_value(run, judged)), 5, color, title=title)
+        value = run.reported_value(run.best[1]) if trial.id == best and run.best else None
+        if run.best and value is not None:
+            plot.dot(plot.x(run.best[1].epoch), plot.y(value), 5, color, title=title)
     if cut:
         plot.text(plot.x.end, 13, f"{cut} far worse points at the edge", anchor="end", color=MUTED)
     return str(plot)
+
+
+def learning_curve(run: RunData, trial: TrialState) -> list[tuple[int, float]]:
+    """(epoch, value) of what a trial's training reported, without what is not finite."""
+    found = [(e, run.reported_value(trial.epochs[e])) for e in sorted(trial.epochs)]
+    return [(epoch, v) for epoch, v in found if v is not None and math.isfinite(v)]
 
 
 def best_over_time(run: RunData, width: int) -> str:
@@ -91,6 +98,12 @@ def best_over_epochs(run: RunData, width: int) -> str:
     """The best value so far over the epochs trained by all trials together: over compute."""
     points = measured_over_epochs(run)
     return _best_so_far(run, width, points, run.epochs_trained, "epochs trained, all trials")
+
+
+def best_over_cost(run: RunData, width: int) -> str:
+    """The best value so far over what the machines had cost by then."""
+    points = measured_over_cost(run)
+    return _best_so_far(run, width, points, run.state.ledger.cost(run.now), "cost (USD)")
 
 
 def time_unit(seconds: float) -> tuple[float, str]:
@@ -111,6 +124,12 @@ def measured_over_epochs(run: RunData) -> list[tuple[float, float]]:
     """(epochs trained so far by all trials together, value) of every measured epoch."""
     numbered = enumerate(_by_time(run), 1)
     return [(float(i), v) for i, e in numbered if (v := run.epoch_value(e)) is not None]
+
+
+def measured_over_cost(run: RunData) -> list[tuple[float, float]]:
+    """(US dollars that the machines had cost by then, value) of every measured epoch."""
+    cost = run.state.ledger.cost
+    return [(cost(e.time), v) for e in _by_time(run) if (v := run.epoch_value(e)) is not None]
 
 
 def steps(run: RunData, points: list[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -140,7 +159,7 @@ def _best_so_far(
     run: RunData, width: int, points: list[tuple[float, float]], end: float, x_label: str
 ) -> str:
     found = steps(run, points)
-    axis, _ = value_range(run, [v for _, v in found])
+    axis, _ = value_range(run.objective, [v for _, v in found])
     plot = Plot(
         width,
         240,
@@ -161,20 +180,17 @@ def _best_so_far(
     return str(plot)
 
 
-def _value(run: RunData, epoch: EpochState) -> float:
-    value = run.epoch_value(epoch)
-    assert value is not None
-    return value
-
-
 def pace(run: RunData) -> str:
     """When the best value was found, for a caption."""
     if run.best is None or run.state.started is None:
         return ""
     epoch = run.best[1]
     before = sum(e.time <= epoch.time for t in run.trials for e in t.epochs.values())
-    after = duration(epoch.time - run.state.started)
-    return (
-        f"The best value was reached after {after} and {before} of {run.epochs_trained} epochs "
-        "trained."
-    )
+    parts = [
+        f"after {duration(epoch.time - run.state.started)}",
+        f"{before} of {run.epochs_trained} epochs trained",
+    ]
+    if run.rented:
+        cost = run.state.ledger.cost
+        parts.append(f"{dollars(cost(epoch.time))} of {dollars(cost(run.now))}")
+    return f"The best value was reached {listing(parts)}."

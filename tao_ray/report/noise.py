@@ -72,11 +72,11 @@ def stopped_short(run: RunData, best: TrialState, reference: TrialState) -> bool
     """Whether the reference trained less than the best trial had when it was judged, so that the
     difference of their values is not one of their hyperparameters alone."""
     judged = best.judged(run.objective.at)
-    return judged is not None and reference.measured()[-1].epoch < judged.epoch
+    return judged is not None and reference.last_epoch < judged.epoch
 
 
 def _not_alike(run: RunData, best: TrialState, reference: TrialState) -> Verdict:
-    epoch = reference.measured()[-1].epoch
+    epoch = reference.last_epoch
     then = run.epoch_value(best.epochs.get(epoch))
     ours = run.epoch_value(reference.epochs[epoch])
     reasons = [

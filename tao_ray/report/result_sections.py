@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from tao_ray.network.spec import flatten
 from tao_ray.report.document import (
     Block,
     Callout,
@@ -19,7 +18,16 @@ from tao_ray.report.document import (
 from tao_ray.report.handover import changes
 from tao_ray.report.noise import stopped_short, verdict
 from tao_ray.report.run_data import REFERENCE, RunData
-from tao_ray.report.text import count, duration, listing, moment, short_names, shown, signed
+from tao_ray.report.text import (
+    count,
+    dollars,
+    duration,
+    listing,
+    moment,
+    short_names,
+    shown,
+    signed,
+)
 
 
 def result(run: RunData) -> Section:
@@ -81,7 +89,7 @@ def _cards(run: RunData) -> list[Card]:
         reference = run.value(run.reference) if run.reference else None
         gain = _gain(run, value, "defaults (trial 0)", reference)
         if run.reference and stopped_short(run, trial, run.reference):
-            last = run.reference.measured()[-1].epoch
+            last = run.reference.last_epoch
             gain = replace(gain, detail=f"{gain.detail}; but trial 0 ended at epoch {last}")
         cards.append(gain)
     cards += _evaluation_cards(run)
@@ -124,19 +132,20 @@ def _evaluation_cards(run: RunData) -> list[Card]:
     return cards
 
 
+_UNEVALUATED = {
+    "baseline": "none. Gains are over trial 0, which trains with the network's default "
+    "hyperparameters under the same conditions.",
+    "final": "the winner's checkpoint was not evaluated again.",
+}
+
+
 def _evaluations(run: RunData) -> list[Block]:
-    """The evaluate jobs: what they found, or why there was none."""
+    """The evaluate jobs, side by side: what they found, or why there was none."""
     blocks: list[Block] = []
-    for name, what, none in (
-        (
-            "baseline",
-            "Baseline evaluation",
-            "none. Gains are over trial 0, which trains with the network's default "
-            "hyperparameters under the same conditions.",
-        ),
-        ("final", "Final evaluation", "the winner's checkpoint was not evaluated again."),
-    ):
+    columns: dict[str, dict[str, str]] = {}
+    for name, none in _UNEVALUATED.items():
         record = run.state.evaluations.get(name)
+        what = f"{name.capitalize()} evaluation"
         if record is None:
             blocks.append(Text(f"{what}: {none}", small=True))
             continue
@@ -146,19 +155,23 @@ def _evaluations(run: RunData) -> list[Block]:
             text = f"{record['metric_name']} = {shown(record['metric'], 6)} ({text})"
         blocks.append(Text(f"{what}: {text}.", small=True))
         if record.get("metrics"):
-            facts = {
-                k: record[k] for k in ("checkpoint", "data", "job", "metrics") if record.get(k)
-            }
-            rows = [[key, shown(value, 6)] for key, value in flatten(facts).items()]
-            blocks.append(Table([what, ""], rows))
+            facts = {**record["metrics"], **(record.get("data") or {})}
+            facts |= {k: record[k] for k in ("checkpoint", "job") if record.get(k)}
+            columns[what] = {key: shown(value, 6) for key, value in facts.items()}
+    if columns:
+        keys = dict.fromkeys(key for column in columns.values() for key in column)
+        rows = [[key, *(column.get(key, "–") for column in columns.values())] for key in keys]
+        blocks.append(Table(["evaluated", *columns], rows))
     return blocks
 
 
 def _cost(run: RunData) -> Card:
-    cost = (run.result or {}).get("cost") or {}
-    if cost.get("usd") is not None:
-        hours = cost.get("gpu_hours")
-        return Card("cost", f"${cost['usd']:.2f}", f"{hours:.2f} GPU hours" if hours else "")
+    if run.rented:
+        ledger = run.state.ledger
+        hours = sum(m.seconds(run.now) for m in ledger.machines.values()) / 3600
+        machines = count(sum(bool(m.rents) for m in ledger.machines.values()), "machine")
+        detail = f"{machines}, {shown(hours, 3)} machine hours"
+        return Card("cost", dollars(ledger.cost(run.now)), detail)
     platform = run.facts.get("platform", "")
     why = f"platform {platform} has no price" if platform else "no price is known"
     return Card("cost", "not metered", f"{why}; time and epochs say what was spent")

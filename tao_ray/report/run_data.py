@@ -46,6 +46,15 @@ class RunData:
         facts = self.facts
         return Objective(facts["metric"], facts["direction"], facts["at"])
 
+    @cached_property
+    def reported(self) -> Objective:
+        """What the training reports, epoch by epoch, and rungs decide by.
+
+        It differs from the objective where an evaluate job of each trial measures that.
+        """
+        guide = self.facts.get("guide")
+        return Objective(guide["metric"], guide["direction"]) if guide else self.objective
+
     @property
     def facts(self) -> Mapping[str, Any]:
         """What the run journalled about itself when it started."""
@@ -96,9 +105,26 @@ class RunData:
             return None
         return self.objective.value(epoch.loss)
 
+    def reported_value(self, epoch: EpochState | None) -> float | None:
+        """One epoch's value of `reported`, in its own direction."""
+        if epoch is None or not self.facts.get("guide"):
+            return self.epoch_value(epoch)
+        return None if epoch.guide is None else self.reported.value(epoch.guide)
+
     def gain(self, value: float, over: float) -> float:
         """By how much `value` is better than `over`; negative if it is worse."""
         return self.objective.loss(over) - self.objective.loss(value)
+
+    @property
+    def rented(self) -> bool:
+        """Whether it had machines that cost money."""
+        return bool(self.state.ledger.machines)
+
+    @cached_property
+    def machine_of(self) -> Mapping[str, str]:
+        """Job -> the rented machine it was on."""
+        events = (e.data for e in self.events if e.kind == "machine")
+        return {data["job"]: data["name"] for data in events if data["what"] == "leased"}
 
     @property
     def elapsed(self) -> float:

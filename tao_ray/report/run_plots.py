@@ -14,6 +14,7 @@ from tao_ray.search.base import Decision
 from tao_ray.trial.state import JobState, TrialState
 
 _LANE = 24
+_PALE = "#e5e9f0"
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,9 @@ def rungs(run: RunData) -> list[Rung]:
     found = []
     for epoch in [*epochs, run.max_epochs]:
         at = {
-            t.id: v for t in run.trials if (v := run.epoch_value(t.epochs.get(epoch))) is not None
+            t.id: v
+            for t in run.trials
+            if (v := run.reported_value(t.epochs.get(epoch))) is not None
         }
         trials = run.state.trials
         went_on = {i for i in at if trials[i].last_epoch > epoch}
@@ -58,7 +61,7 @@ def rungs(run: RunData) -> list[Rung]:
 def rung_diagram(run: RunData, found: Sequence[Rung], width: int) -> str:
     """Per rung every trial's value when it got there, and how many went on."""
     values = [v for r in found for v in r.values.values()]
-    axis, _ = value_range(run, values)
+    axis, _ = value_range(run.reported, values)
     ticks = [(float(i), f"epoch {r.epoch}") for i, r in enumerate(found)]
     if width < 90 * len(found):
         ticks = [(float(i), str(r.epoch)) for i, r in enumerate(found)]
@@ -69,7 +72,7 @@ def rung_diagram(run: RunData, found: Sequence[Rung], width: int) -> str:
         axis,
         label="what became of the trials at each rung",
         x_label="epoch" if width < 90 * len(found) else " ",
-        y_label=f"{run.objective.metric} on arrival",
+        y_label=f"{run.reported.metric} on arrival",
         x_ticks=ticks,
     )
     trials = run.state.trials
@@ -98,7 +101,10 @@ def rung_diagram(run: RunData, found: Sequence[Rung], width: int) -> str:
 
 @dataclass(frozen=True)
 class Bar:
-    """One job on the timeline, in one lane. seconds since the run's start."""
+    """One job on the timeline. Times are seconds since the run's start.
+
+    machine: the rented machine it was on, else "". lane: of that machine, or of the run.
+    """
 
     trial: TrialState
     job: JobState
@@ -107,39 +113,51 @@ class Bar:
     end: float
     lane: int
     open: bool
+    machine: str = ""
 
 
 def timeline_bars(run: RunData) -> list[Bar]:
-    """Every launched job in the first lane that was free when it started.
+    """Every launched job, on its machine in the first lane that was free when it started.
 
     The journal does not say which slot a job had, so the lanes are as few as would do.
     """
     begun = run.state.started or 0.0
-    free: list[float] = []
+    lanes: dict[str, list[float]] = {}
     bars = []
     jobs = [(j, t) for t in run.trials for j in t.jobs if j.launched is not None]
     for job, trial in sorted(jobs, key=lambda pair: pair[0].launched or 0.0):
         start = (job.launched or 0.0) - begun
         end = (job.ended or run.now) - begun
+        machine = run.machine_of.get(job.id, "")
+        free = lanes.setdefault(machine, [])
         lane = next((i for i, until in enumerate(free) if until <= start), len(free))
         if lane == len(free):
             free.append(0.0)
         free[lane] = end
         asked = max(job.started - begun, 0.0)
-        bars.append(Bar(trial, job, asked, start, max(end, start), lane, job.ended is None))
+        running = job.ended is None
+        bars.append(Bar(trial, job, asked, start, max(end, start), lane, running, machine))
     return bars
 
 
 def utilisation(run: RunData, bars: Sequence[Bar]) -> float:
     """Share of the slots' time, over the whole run, in which a job ran."""
-    slots = max(int(run.facts["max_concurrent"]), 1 + max(b.lane for b in bars))
+    slots = int(run.facts["max_concurrent"])
+    if not run.rented:
+        slots = max(slots, 1 + max(b.lane for b in bars))
     busy = sum(b.end - b.start for b in bars)
     return busy / max(slots * (run.now - (run.state.started or 0.0)), 1e-9)
 
 
 def timeline(run: RunData, bars: Sequence[Bar], width: int) -> str:
-    """When which trial's job ran; white is idle."""
-    lanes = 1 + max(b.lane for b in bars)
+    """When which trial's job ran, on which machine if it was a rented one."""
+    labels = machine_labels(run)
+    order = list(labels)
+    rows = sorted(
+        {(b.machine, b.lane) for b in bars},
+        key=lambda row: (order.index(row[0]) if row[0] in labels else -1, row[1]),
+    )
+    lanes = len(rows)
     total = max(run.now - (run.state.started or 0.0), 1e-9)
     per, unit = time_unit(total)
     height = lanes * _LANE + 56
@@ -150,10 +168,13 @@ def timeline(run: RunData, bars: Sequence[Bar], width: int) -> str:
         drawing.line(x(tick), 8, x(tick), bottom + 4, GRID)
         drawing.text(x(tick), bottom + 18, f"{tick:g}", anchor="middle")
     best = run.best[0].id if run.best else ""
-    for lane in range(lanes):
-        drawing.text(24, lane * _LANE + 26, str(lane + 1), anchor="end")
+    for i, (machine, lane) in enumerate(rows):
+        drawing.text(24, i * _LANE + 26, labels.get(machine, str(lane + 1)), anchor="end")
+        for left, right in _rented(run, machine, per):
+            width_ = max(x(right) - x(left), 1.0)
+            drawing.rect(x(left), i * _LANE + 12.0, width_, _LANE - 6, _PALE, title=machine)
     for bar in bars:
-        y = bar.lane * _LANE + 12.0
+        y = rows.index((bar.machine, bar.lane)) * _LANE + 12.0
         left, right = x(bar.start / per), x(bar.end / per)
         color = STATUS.get("running" if bar.open else bar.trial.status, OTHER)
         title = (
@@ -168,8 +189,21 @@ def timeline(run: RunData, bars: Sequence[Bar], width: int) -> str:
             drawing.text((left + right) / 2, y + 13, label, anchor="middle", color=ink)
     drawing.line(x.start, bottom, x.end, bottom, MUTED)
     drawing.text(x.end, height - 6, f"time since the start ({unit})", anchor="end", color=INK)
-    drawing.text(0, height - 6, "slot", color=INK)
+    drawing.text(0, height - 6, "machine" if labels else "slot", color=INK)
     return str(drawing)
+
+
+def machine_labels(run: RunData) -> dict[str, str]:
+    """Short names of the rented machines, in the order in which they were wanted."""
+    return {name: f"m{i}" for i, name in enumerate(run.state.ledger.machines, 1)}
+
+
+def _rented(run: RunData, machine: str, per: float) -> list[tuple[float, float]]:
+    """When a machine was paid for, since the run's start; what was before is cut off."""
+    record, begun = run.state.ledger.machines.get(machine), run.state.started or 0.0
+    rents = record.rents if record else []
+    spans = [(r.begin - begun, (r.end or run.now) - begun) for r in rents]
+    return [(max(a, 0.0) / per, b / per) for a, b in spans if b > 0.0]
 
 
 def halving_text(run: RunData, found: Sequence[Rung]) -> list[str]:
@@ -184,7 +218,7 @@ def halving_text(run: RunData, found: Sequence[Rung]) -> list[str]:
             parts.append(f"{len(rung.waiting)} not decided yet")
         if rung.ended:
             parts.append(f"{len(rung.ended)} ended here")
-        best = min(rung.values.values(), key=run.objective.loss, default=None)
+        best = min(rung.values.values(), key=run.reported.loss, default=None)
         lines.append(
             f"epoch {rung.epoch}: {count(len(rung.values), 'trial')} arrived, {', '.join(parts)}; "
             f"best {shown(best)}"

@@ -9,8 +9,17 @@ from typing import Any
 from tao_ray.network.spec import flatten
 from tao_ray.report.document import Block, Bullets, Code, Figure, Section, Table, Text, code
 from tao_ray.report.run_data import RunData
-from tao_ray.report.run_plots import timeline, timeline_bars, utilisation
-from tao_ray.report.text import count, duration, listing, moment, short_names, shown
+from tao_ray.report.run_plots import machine_labels, timeline, timeline_bars, utilisation
+from tao_ray.report.text import (
+    count,
+    dollars,
+    duration,
+    listing,
+    megabytes,
+    moment,
+    short_names,
+    shown,
+)
 from tao_ray.trial.failure import FailureKind
 from tao_ray.trial.state import TrialState
 
@@ -27,9 +36,8 @@ def time_and_cost(run: RunData) -> Section:
                 "Timeline",
                 partial(timeline, run, bars),
                 "A bar is a job, numbered by its trial. Blue: completed; grey: stopped early; "
-                "red: failed; amber: paused; green: running; outlined: the best trial. White is "
-                "idle. Which slot a job had is not recorded: jobs are put in the first that was "
-                "free.",
+                "red: failed; amber: paused; green: running; outlined: the best trial. "
+                + (_RENTED_LANES if run.rented else _LANES),
             ),
             Text(
                 f"Jobs ran in {busy:.0%} of the time of "
@@ -41,18 +49,75 @@ def time_and_cost(run: RunData) -> Section:
     retries = sum(t.retries for t in run.trials)
     if retries:
         blocks.append(Text(f"{count(retries, 'job')} went on elsewhere after a machine failed."))
-    cost = (run.result or {}).get("cost")
-    if cost:
-        blocks.append(Table(["cost", ""], [[k, shown(v, 6)] for k, v in flatten(cost).items()]))
+    if run.rented:
+        blocks += _cost(run)
     else:
         blocks.append(
             Text("Cost: not metered, since no price of these machines is known.", small=True)
         )
     retention = (run.result or {}).get("retention")
     if retention:
-        rows = [[k, shown(v, 6)] for k, v in flatten(retention).items()]
-        blocks.append(Table(["retention", ""], rows))
+        blocks += _retention(retention)
     return Section("Time and cost", blocks)
+
+
+_LANES = (
+    "White is idle. Which slot a job had is not recorded: jobs are put in the first that was free."
+)
+_RENTED_LANES = (
+    "A row is a slot of a machine, m1, m2, ...; pale: the machine is paid for, and no job runs."
+)
+
+
+def _cost(run: RunData) -> list[Block]:
+    """What was paid for which machine, and how much of it jobs have used."""
+    ledger, now = run.state.ledger, run.now
+    used = ledger.utilisation(now)
+    text = f"Cost: **{dollars(ledger.cost(now))}**"
+    if used is not None:
+        text += f". Jobs held {used:.0%} of the machine time that was paid for"
+    rows = []
+    for label, machine in zip(machine_labels(run).values(), ledger.machines.values(), strict=True):
+        rent, fate = machine.rent, machine.lost or ("deleted" if machine.deleted else machine.state)
+        rows.append(
+            [
+                label,
+                code(machine.name),
+                rent.type if rent else "–",
+                f"{rent.price_per_hour:.2f}" if rent else "–",
+                duration(machine.seconds(now)),
+                dollars(machine.cost(now)),
+                fate,
+            ]
+        )
+    head = ["", "machine", "type", "USD per hour", "paid for", "cost", "now"]
+    return [Text(f"{text}."), Table(head, rows, numeric=frozenset({3, 4, 5}))]
+
+
+def _retention(retention: Mapping[str, Any]) -> list[Block]:
+    """What became of the checkpoints."""
+    per_trial = retention["peak_bytes_per_trial"].values()
+    text = (
+        f"Checkpoints (`retention.mode: {retention['mode']}`): {len(retention['kept'])} kept, "
+        f"{megabytes(retention['kept_bytes'])}; {retention['deleted_checkpoints']} deleted, "
+        f"{megabytes(retention['deleted_bytes'])}. At most {megabytes(retention['peak_bytes'])} "
+        f"at a time, {megabytes(max(per_trial, default=0))} of one trial."
+    )
+    rows = [
+        [
+            entry["trial"],
+            "–" if entry["epoch"] is None else str(entry["epoch"]),
+            megabytes(entry["bytes"]),
+            entry["why"],
+            code(entry["path"]),
+        ]
+        for entry in retention["kept"]
+    ]
+    blocks: list[Block] = [Text(text)]
+    if rows:
+        head = ["trial", "epoch", "size", "why it was kept", "checkpoint"]
+        blocks.append(Table(head, rows, numeric=frozenset({1, 2})))
+    return blocks
 
 
 def failures(run: RunData) -> Section:
@@ -95,12 +160,16 @@ def trials(run: RunData) -> Section:
     """Every trial, best first."""
     names = list(run.trials[0].config) if run.trials else []
     short = short_names(names)
-    head = ["trial", "status", run.objective.metric, "at epoch", "epochs", "time", *short.values()]
+    head = ["trial", "status", run.objective.metric, "at epoch", "epochs", "time"]
+    facts = len(head) + run.rented
+    head += ["USD", *short.values()] if run.rented else short.values()
     ranked = run.ranked
     rows = [_trial_row(run, t, names) for t in ranked]
     best = run.best[0].id if run.best else ""
     marked = frozenset(i for i, t in enumerate(ranked) if t.id == best)
-    numeric = frozenset({2, 3, 4, 5, *(i for i in range(6, len(head)) if _is_numeric(rows, i))})
+    numeric = frozenset(
+        {*range(2, facts), *(i for i in range(facts, len(head)) if _is_numeric(rows, i))}
+    )
     text = "Best first; a click on a column's head sorts by it. Time is that of the trial's jobs."
     table = Table(head, rows, numeric, marked, sortable=True)
     return Section("All trials", [Text(text, small=True), table])
@@ -152,6 +221,7 @@ def _trial_row(run: RunData, trial: TrialState, names: Sequence[str]) -> list[st
         str(judged.epoch) if judged else "–",
         str(len(trial.epochs)),
         f"{seconds:.0f} s" if seconds < 600 else duration(seconds),
+        *([f"{run.state.trial_cost(trial.id):.2g}"] if run.rented else []),
         *(_cell(trial.config, n) for n in names),
     ]
 

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from functools import partial
 
-from tao_ray.report.curves import best_over_epochs, best_over_time, learning_curves, pace
+from tao_ray.report.curves import (
+    best_over_cost,
+    best_over_epochs,
+    best_over_time,
+    learning_curve,
+    learning_curves,
+    pace,
+)
 from tao_ray.report.document import Block, Bullets, Figure, Section, Text, code
 from tao_ray.report.importance import LEAST_TRIALS, Importance, importance
 from tao_ray.report.run_data import RunData
@@ -28,19 +35,21 @@ def curves(run: RunData) -> Section | None:
     if run.best is None:
         return None
     blocks: list[Block] = []
-    if any(len(t.measured()) > 1 for t in run.trials):
-        blocks.append(
-            Figure(
-                "Learning curves of all trials",
-                partial(learning_curves, run),
-                f"{_LEGEND} A dot ends a curve; red: failed. Point at a curve for its trial.",
+    if any(len(learning_curve(run, t)) > 1 for t in run.trials):
+        text = f"{_LEGEND} A dot ends a curve; red: failed. Point at a curve for its trial."
+        if run.reported is not run.objective:
+            text += (
+                f" This is what the training reports, {code(run.reported.metric)}; trials are "
+                f"judged by {code(run.objective.metric)} of an evaluate job each."
             )
-        )
+        blocks.append(Figure("Learning curves of all trials", partial(learning_curves, run), text))
     blocks += [
         Figure("Best so far over time", partial(best_over_time, run), half=True),
         Figure("Best so far over compute", partial(best_over_epochs, run), half=True),
-        Text(pace(run), small=True),
     ]
+    if run.rented:
+        blocks.append(Figure("Best so far over cost", partial(best_over_cost, run), half=True))
+    blocks.append(Text(pace(run), small=True))
     return Section("Learning curves", blocks)
 
 

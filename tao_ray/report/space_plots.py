@@ -33,7 +33,8 @@ def importance_bars(effects: Sequence[Effect], width: int) -> str:
         drawing.rect(left, y + 2, x(effect.share) - left, 14, "#2563eb", title=title)
         drawing.line(x(effect.low), y + 9, x(effect.high), y + 9, INK, 1.5)
         drawing.text(x(max(effect.high, effect.share)) + 6, y + 13, f"{effect.share:.0%}")
-    drawing.text(left, len(effects) * _BAR + 18, "share of the variance explained alone")
+    bottom = len(effects) * _BAR + 18
+    drawing.text(width - 4, bottom, "share of the variance explained alone", anchor="end")
     return str(drawing)
 
 
@@ -46,7 +47,7 @@ def parallel_coordinates(run: RunData, order: Sequence[Mapping[str, Any]], width
     names = short_names([p["name"] for p in order])
     drawing = Svg(width, (len(order) + 1) * _ROW + 8, "parallel coordinates of all trials")
     across = Scale(0.0, 1.0, 14.0, width - 14.0)
-    axis, _ = value_range(run, [v for t in trials if (v := run.value(t)) is not None])
+    axis, _ = value_range(run.objective, [v for t in trials if (v := run.value(t)) is not None])
     bottom = len(order) * _ROW + 30.0
     objective = Scale(*axis, across.start, across.end)
     for i, trial in enumerate(trials):
@@ -82,7 +83,7 @@ def slice_plot(run: RunData, parameter: Mapping[str, Any], width: int) -> str:
     """The objective over one parameter; hollow: the trial was not trained to the end."""
     trials = [t for t in reversed(run.ranked) if t.measured()]
     values = [v for t in trials if (v := run.value(t)) is not None]
-    axis, _ = value_range(run, values)
+    axis, _ = value_range(run.objective, values)
     plot = Plot(
         width,
         210,

@@ -38,6 +38,16 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60:02} min"
 
 
+def dollars(usd: float) -> str:
+    """An amount of money: to the cent, small ones to two digits."""
+    return f"${usd:.2f}" if usd >= 0.1 or usd == 0 else f"${usd:.2g}"
+
+
+def megabytes(size: int) -> str:
+    """Bytes in MB."""
+    return f"{size / 1e6:,.1f} MB"
+
+
 def moment(time: float) -> str:
     """A point in time, in this machine's zone."""
     return datetime.fromtimestamp(time).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")

@@ -88,7 +88,8 @@ def use(run: RunData) -> Section | None:
         judged = run.result["best"]["epoch"]
         kept = "" if checkpoint["epoch"] == judged else f"; the best epoch, {judged}, kept none"
         blocks.append(Text(f"Checkpoint of the winner (epoch {checkpoint['epoch']}{size}{kept}):"))
-        blocks.append(Code(checkpoint["path"]))
+        places = [checkpoint["path"], *([checkpoint["uri"]] if checkpoint.get("uri") else [])]
+        blocks.append(Code("\n".join(places)))
     else:
         blocks.append(Text("No checkpoint of the winner was found; its spec trains it again."))
     try:

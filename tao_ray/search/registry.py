@@ -5,10 +5,12 @@ from __future__ import annotations
 import difflib
 import importlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import ValidationError
+from pydantic import AliasChoices, ValidationError
+from pydantic.fields import FieldInfo
 
+from tao_ray.config.describe import words
 from tao_ray.errors import TaoRayError
 from tao_ray.search.base import Algorithm, SearchSettings
 from tao_ray.search.options import Options
@@ -54,7 +56,7 @@ def parse_options(name: str, options: Mapping[str, Any]) -> Options:
     try:
         return model(**options)
     except ValidationError as error:
-        problems = [_problem(model, e["loc"], e["type"], e["msg"]) for e in error.errors()]
+        problems = [_problem(model, found) for found in error.errors(include_url=False)]
     raise TaoRayError(
         "; ".join(problems),
         where="search.options",
@@ -89,11 +91,25 @@ def _look_up(name: str) -> tuple[str, str]:
     )
 
 
-def _problem(model: type[Options], loc: tuple[int | str, ...], kind: str, message: str) -> str:
-    key = ".".join(map(str, loc))
-    if kind == "extra_forbidden":
+def _problem(model: type[Options], found: Any) -> str:
+    """One of pydantic's findings in the words the rest of a configuration is spoken of in."""
+    key = ".".join(map(str, found["loc"]))
+    if found["type"] == "extra_forbidden":
         return f"unknown option {key!r}{_nearest(key, model.model_fields)}"
-    return f"{key}: {message}" if key else message
+    if found["type"] == "value_error":
+        return str(found["ctx"]["error"])
+    fields = model.model_fields.items()
+    field = next((f for name, f in fields if key in (name, *_aliases(f))), None)
+    if field is None:  # within an option
+        return f"{key}: {found['msg']}"
+    annotation: Any = (field.annotation, *field.metadata)
+    wanted = words(Annotated[annotation] if field.metadata else field.annotation)
+    return f"{key}: must be {wanted}, not {found['input']!r}"
+
+
+def _aliases(field: FieldInfo) -> tuple[str, ...]:
+    alias = field.validation_alias
+    return tuple(map(str, alias.choices)) if isinstance(alias, AliasChoices) else ()
 
 
 def _nearest(word: str, known: Mapping[str, Any]) -> str:

@@ -258,8 +258,8 @@ def closing_lines(result: Result) -> list[str]:
                 f"improvement over trial 0 (the network's defaults): {best['improvement']:+.4g} "
                 f"from {best['trial_0_metric']:.6g}"
             )
-        lines += _evaluation_lines(result.data)
         lines += [f"  {name}: {_shown(value)}" for name, value in best["hyperparameters"].items()]
+        lines += _evaluation_lines(result.data)
         if best["checkpoint"]:
             lines.append(f"checkpoint: {best['checkpoint']['path']}")
         lines.append(f"best spec: {result.run_dir / 'best_spec.yaml'}")
@@ -270,10 +270,19 @@ def closing_lines(result: Result) -> list[str]:
         )
         lines.append(f"  {failure['message']}")
         lines.append(f"  -> {failure['remedy']}")
+    lines.append(_spent_line(result.data))
     lines.append(f"result: {result.run_dir / 'result.json'}")
     if result.data["run"]["resumable"]:
         lines.append(f"go on with: tao-ray resume {result.run_dir}")
     return lines
+
+
+def _spent_line(data: Mapping[str, Any]) -> str:
+    """How long it took and what it cost, if anything."""
+    line, cost = f"time: {duration(data['timing']['elapsed_s'])}", data["cost"]
+    if cost is None:
+        return line
+    return f"{line}; cost: {cost['usd']:.2f} USD for {cost['machine_hours']:.2f} machine hours"
 
 
 def _evaluation_lines(data: Mapping[str, Any]) -> list[str]:

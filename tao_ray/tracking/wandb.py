@@ -166,7 +166,7 @@ class WandbTracker:
             return
         config = content.trial_config(state, trial)
         stream = stream or self._open_stream(state, trial.id, config)
-        stream.log(trial, self._info)
+        stream.log(state, trial, self._info)
         if rests:
             self._finish([stream])
 
@@ -220,7 +220,7 @@ class WandbTracker:
         mark = self._cursor[trial.id]
         run = self._open_offline(state, trial.id, content.trial_config(state, trial))
         stream = _Stream(trial.id, run, mark.step)
-        stream.log(trial, self._info)
+        stream.log(state, trial, self._info)
         stream.finish()
         self._cursor.publish(trial.id, Mark(stream.step, stream.done), stream.folder)
 
@@ -272,12 +272,12 @@ class _Stream:
         """Where the run is on this machine."""
         return Path(self.run.settings.sync_dir)
 
-    def log(self, trial: TrialState, info: RunInfo) -> None:
+    def log(self, state: RunState, trial: TrialState, info: RunInfo) -> None:
         """Add the epochs that are new, and what the trial comes to so far."""
         for epoch in sorted(e for e in trial.epochs if e > self.step):
             self.run.log(content.row(trial.epochs[epoch]), step=epoch, commit=True)
             self.step = epoch
-        self.run.summary.update(content.trial_summary(trial, info.objective))
+        self.run.summary.update(content.trial_summary(state, trial, info.objective))
         self.done = not trial.alive
         self._exit_code = content.exit_code(trial)
 

@@ -43,7 +43,7 @@ def row(epoch: EpochState) -> dict[str, Any]:
     return {"epoch": epoch.epoch, **seconds, **epoch.metrics}
 
 
-def trial_summary(trial: TrialState, objective: Objective) -> dict[str, Any]:
+def trial_summary(state: RunState, trial: TrialState, objective: Objective) -> dict[str, Any]:
     """What a trial comes to. `objective` is the value it is judged by, not that of the last epoch.
 
     Only what is known is there.
@@ -54,6 +54,8 @@ def trial_summary(trial: TrialState, objective: Objective) -> dict[str, Any]:
         summary |= {"objective": objective.value(judged.loss), "objective_epoch": judged.epoch}
     if trial.ended is not None:
         summary["seconds"] = trial.ended - trial.proposed
+    if (cost := state.trial_cost(trial.id)) is not None:
+        summary["cost_usd"] = cost
     if trial.retries:
         summary["retries"] = trial.retries
     if trial.failure is not None:
@@ -66,7 +68,7 @@ def exit_code(trial: TrialState) -> int:
     return int(trial.status == TrialStatus.FAILED.value)
 
 
-_RESULTS = ("objective", "objective_epoch", "epochs_trained", "seconds", "failure")
+_RESULTS = ("objective", "objective_epoch", "epochs_trained", "seconds", "cost_usd", "failure")
 
 
 def trial_table(state: RunState, objective: Objective) -> tuple[list[str], list[list[Any]]]:
@@ -80,7 +82,7 @@ def trial_table(state: RunState, objective: Objective) -> tuple[list[str], list[
     columns = [["trial", *(trial.id for trial in trials)]]
     columns += [["status", *(trial.status for trial in trials)]]
     columns += [[name, *_uniform([t.config.get(name) for t in trials])] for name in names]
-    summaries = [trial_summary(trial, objective) for trial in trials]
+    summaries = [trial_summary(state, trial, objective) for trial in trials]
     columns += [[name, *_uniform([s.get(name) for s in summaries])] for name in _RESULTS]
     return [column[0] for column in columns], [
         list(r) for r in zip(*(c[1:] for c in columns), strict=True)

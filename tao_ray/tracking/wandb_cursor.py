@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import uuid
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -24,6 +25,13 @@ class Mark:
     step: int = 0
     done: bool = False
     online: bool = False
+
+
+def is_complete(run_directory: Path, trials: Iterable[str]) -> bool:
+    """Whether W&B has, or has folders of, all that is to be told of these trials."""
+    file = run_directory / FILE_NAME
+    marks = json.loads(file.read_text())["marks"] if file.exists() else {}
+    return all(marks.get(trial, {}).get("done") for trial in trials)
 
 
 class Cursor:

@@ -80,7 +80,7 @@ _PATTERNS: tuple[tuple[FailureKind, str], ...] = (
         FailureKind.SPEC,
         r"(omegaconf|hydra)\S*\.\w*Error|Parameter validation error|ConfigAttributeError|"
         r"ConfigKeyError|ValidationError|Missing mandatory value|MissingMandatoryValue|"
-        r"InterpolationKeyError",
+        r"InterpolationKeyError|Error\(s\) in loading state_dict",
     ),
 )
 _PLATFORM_KINDS = {

@@ -282,6 +282,13 @@ class RunState:
                 entry["trials"].append(trial.id)
         return list(listed.values())
 
+    def trial_cost(self, trial_id: str) -> float | None:
+        """US dollars of a trial's jobs, its evaluation's too; None where nothing was rented."""
+        if not self.ledger.machines:
+            return None
+        costs = self.ledger.workspace_costs(self.last_time)
+        return costs.get(trial_id, 0.0) + costs.get(f"eval-{trial_id}", 0.0)
+
     def elapsed(self, now: float) -> float:
         """Seconds this run has been active, times between a crash and its resumption left out."""
         return self.active_s + (now - self._since if self._since is not None else 0.0)

@@ -288,6 +288,13 @@ CASES: dict[str, tuple[Callable[[Toy], None] | None, dict[str, Any], str]] = {
         "  -> set objective: {metric: ..., direction: minimize or maximize} to a metric that the"
         " action reports",
     ),
+    "values of another type than the key's": (
+        None,
+        {"overrides": {"dataset.batch_size": "16", "train.optim.lr": True, "train.num_epochs": 5}},
+        CANNOT + "model.overrides: dataset.batch_size: must be a whole number (int in the schema), "
+        "not '16'\n  model.overrides: train.optim.lr: must be a number (float in the schema), "
+        "not True",
+    ),
     "the base spec does not exist": (
         None,
         {"spec": "/nowhere/spec.yaml"},

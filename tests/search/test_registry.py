@@ -39,7 +39,7 @@ def test_an_unknown_option_is_refused_with_the_nearest() -> None:
         parse_options("asha", {"reduction_facto": 3, "brackets": 0})
     text = str(error.value)
     assert "unknown option 'reduction_facto' (did you mean 'reduction_factor'?)" in text
-    assert "brackets: Input should be greater than or equal to 1" in text
+    assert "brackets: must be a whole number of at least 1, not 0" in text
 
 
 def test_two_names_for_one_knob_are_refused() -> None:
