@@ -85,6 +85,11 @@ class BrevPlatformConfig(ContainerPlatformConfig):
         description="`docker`: the network's container image. `process`: the command as it is on "
         "the machine, such as for a rehearsal.",
     )
+    link: Literal["ssh", "exec"] = Field(
+        default="ssh",
+        description="`ssh`: a connection of our own. `exec`: by `brev exec`, where SSH is "
+        "impossible from this host; slower, without secrets: docs/brev.md.",
+    )
     directory: Directory = Field(
         default="/var/tmp/tao-ray", description="Directory of the jobs on the machines."
     )
@@ -97,6 +102,12 @@ class BrevPlatformConfig(ContainerPlatformConfig):
         yield from super().rules()
         if self.instance is not None and self.type is not None:
             yield Finding(("instance",), "cannot be combined with type: it exists already")
+        if self.link == "exec" and self.pass_env:
+            yield Finding(
+                ("pass_env",),
+                "cannot be combined with link: exec, which shows what it sends in process lists",
+                "have the instance hold what the jobs need, or use link: ssh",
+            )
 
     @property
     def gpus(self) -> int:

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tao_ray.config import ContainerPlatformConfig, LocalPlatformConfig
+from tao_ray.config import BrevPlatformConfig, ContainerPlatformConfig, LocalPlatformConfig
 from tao_ray.errors import TaoRayError
 from tao_ray.experiment.data_checks import data_checks
 from tao_ray.experiment.measure import objective_checks
@@ -163,6 +163,11 @@ def _command(config: RunConfig, network: Network) -> Iterator[Check]:
 
 def _credentials(config: RunConfig, network: Network) -> Iterator[Check]:
     """Environment variables by presence; their values are not looked at."""
+    by_exec = isinstance(config.platform, BrevPlatformConfig) and config.platform.link == "exec"
+    if network.secrets and by_exec:
+        keys = ", ".join(network.secrets)
+        remedy = "use platform.link: ssh, or leave out model.key"
+        yield Check("model.key", False, f"{keys}: `brev exec` would show it", remedy)
     if network.package is None:
         return
     for name in network.package.required_credentials:

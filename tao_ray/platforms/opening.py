@@ -120,7 +120,10 @@ def _brev(
     def engine(far_root: str) -> ProcessEngine:
         if config.engine == "process":
             return ProcessEngine(far_root, env=env, activate=config.activate)
-        return DockerEngine(far_root, env=env, **_container_settings(config))
+        settings = _container_settings(config)
+        if config.link == "exec":
+            settings["registry"] = None  # its token would be seen
+        return DockerEngine(far_root, env=env, **settings)
 
     directory = root.absolute().parent
     platform = BrevPlatform(config, engine, directory, max_concurrent, findings, hours)

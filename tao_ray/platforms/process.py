@@ -242,7 +242,7 @@ class ProcessEngine:
             "env": (_exports({**self._env, **job.env, **job.secrets}), 0o600),
         }
         for name, content in job.files.items():
-            members[f"files/{_check_path(name)}"] = (content, 0o644)
+            members[f"files/{_check_path(name)}"] = (content, 0o600)  # specs may hold keys
         members["job.json"] = (json.dumps(record, indent=1).encode(), 0o644)
         buffer = io.BytesIO()
         with tarfile.open(fileobj=buffer, mode="w") as archive:

@@ -7,13 +7,9 @@ machine: what is appended arrives without being asked for.
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import io
-import os
-import posixpath
 import shutil
-import tarfile
 import tempfile
 import threading
 import time
@@ -23,25 +19,31 @@ from typing import Any, BinaryIO, cast
 
 import paramiko
 
-from tao_ray.files import move_tree, walk_files
+from tao_ray.files import move_tree
 from tao_ray.platforms import ssh_scripts as scripts
 from tao_ray.platforms.base import LinkError
 from tao_ray.platforms.host_keys import HostKeys
 from tao_ray.platforms.machine import Chunk, CommandError, CommandResult
 from tao_ray.platforms.process_job import script
+from tao_ray.platforms.scripted import (
+    BLOCK,
+    ScriptedMachine,
+    follow_script,
+    one_line,
+    pack,
+    parse_followed,
+    unpack,
+)
 from tao_ray.platforms.ssh_config import SshTarget
 from tao_ray.platforms.ssh_link import SshLink, SshTimings
 
-_CHUNK = 1 << 20
-_BLOCK = 1 << 17
-_LOOK_EVERY = 0.1  # seconds between two looks at a followed file, on the machine
 _STALL = 60.0  # longest pause within a transfer
 
 _links: dict[tuple[Any, ...], SshLink] = {}
 _links_lock = threading.Lock()
 
 
-class SshMachine:
+class SshMachine(ScriptedMachine):
     """See `tao_ray.platforms.machine.Machine`. Pickles without its connection.
 
     name: what errors and the file of host keys call it. known_hosts: that file; a key is pinned
@@ -84,10 +86,6 @@ class SshMachine:
             channel.shutdown_write()
             return _finish(channel)
 
-    def read(self, path: str, offset: int = 0, limit: int = _CHUNK) -> bytes:
-        text = script(scripts.READ, path=path, offset=offset, limit=limit)
-        return self._run(f"read {path}", text).stdout
-
     def follow(self, positions: Mapping[str, int]) -> Iterator[Chunk | None]:
         at = dict(positions)
         inodes: dict[str, int] = {}
@@ -112,22 +110,16 @@ class SshMachine:
             content = stage / "content"
             with self._link.channel(_command(script(scripts.GET, path=path)), _STALL) as channel:
                 channel.settimeout(_STALL)
-                with channel.makefile("rb", _BLOCK) as stream:
-                    kind = stream.readline()
-                    if kind == b"file\n":
-                        with open(content, "wb") as file:
-                            shutil.copyfileobj(stream, file, _BLOCK)
-                    elif kind == b"tree\n":
-                        content.mkdir()
-                        _unpack(cast(BinaryIO, stream), content)
+                with channel.makefile("rb", BLOCK) as stream:
+                    is_tree = unpack(cast(BinaryIO, stream), content)
                 result = _finish(channel)
             # tar says 1 for a file that grew meanwhile, which is no error.
-            if result.code and (kind, result.code) != (b"tree\n", 1):
+            if result.code and not (is_tree and result.code == 1):
                 raise self._failed(f"fetch {path}", path, result)
-            if kind == b"file\n":
-                content.replace(target)
-            else:
+            if is_tree:
                 move_tree(content, target)
+            else:
+                content.replace(target)
         finally:
             shutil.rmtree(stage, ignore_errors=True)
 
@@ -138,7 +130,7 @@ class SshMachine:
         with self._link.channel(_command(text), _STALL) as channel:
             channel.settimeout(_STALL)
             try:
-                _pack(channel, origin)
+                pack(cast(BinaryIO, _ChannelFile(channel)), origin)
                 channel.shutdown_write()
             except OSError:
                 if not channel.exit_status_ready():
@@ -147,18 +139,6 @@ class SshMachine:
         if result.code:
             raise CommandError(f"store {path}", result, where=self.name)
 
-    def list(self, path: str) -> dict[str, int]:
-        text = script(scripts.LIST, path=path)
-        found: dict[str, int] = {}
-        for entry in self._run(f"list {path}", text).stdout.split(b"\0"):
-            size, _, name = entry.partition(b" ")
-            if name:
-                found[os.fsdecode(name)] = int(size)
-        return dict(sorted(found.items()))
-
-    def remove(self, path: str) -> None:
-        self._run(f"remove {path}", script(scripts.REMOVE, path=path), timeout=600.0)
-
     def close(self) -> None:
         self._link.close()
 
@@ -166,21 +146,14 @@ class SshMachine:
         self, positions: Mapping[str, int], inodes: Mapping[str, int]
     ) -> Iterator[Chunk | None]:
         """`follow` over one connection."""
-        paths = list(positions)
-        given: dict[str, object] = {"interval": _LOOK_EVERY, "limit": _CHUNK}
-        given["ticks"] = round(0.8 / _LOOK_EVERY)
-        for number, path in enumerate(paths, 1):
-            given[f"path_{number}"] = path
-            given[f"at_{number}"] = positions[path]
-            given[f"inode_{number}"] = inodes.get(path)
-        arguments = " ".join(f'"$path_{number}"' for number in range(1, len(paths) + 1))
-        text = script(f"set -- {arguments}\n", scripts.FOLLOW, **given)
+        paths = [*positions]
+        text = follow_script(paths, positions, inodes)
         with self._link.channel(_command(text), self._timings.connect * 2) as channel:
             channel.settimeout(1.0)
             buffer, heard = bytearray(), time.monotonic()
             while True:
                 try:
-                    data = channel.recv(_BLOCK)
+                    data = channel.recv(BLOCK)
                 except TimeoutError:
                     if time.monotonic() - heard > self._timings.dead_after:
                         raise EOFError("the machine went silent") from None
@@ -195,24 +168,7 @@ class SshMachine:
                     line = bytes(buffer[:end])
                     del buffer[: end + 1]
                     searched = 0
-                    if line == b".":
-                        yield None
-                        continue
-                    which, offset, inode, encoded = line.split(b" ")
-                    content = base64.b64decode(encoded)
-                    if content:
-                        yield Chunk(paths[int(which) - 1], int(offset), content, int(inode))
-
-    def _run(self, what: str, text: str, timeout: float = 60.0) -> CommandResult:
-        result = self.run(text, timeout=timeout)
-        if result.code:
-            raise self._failed(what, what.partition(" ")[2], result)
-        return result
-
-    def _failed(self, what: str, path: str, result: CommandResult) -> Exception:
-        if result.code == scripts.ABSENT:
-            return FileNotFoundError(f"no {path} on {self.name}")
-        return CommandError(what, result, where=self.name)
+                    yield parse_followed(line, paths)
 
 
 def _command(text: str) -> str:
@@ -221,16 +177,15 @@ def _command(text: str) -> str:
     The outer ``sh`` ends with a status even when a signal ends the inner one: a channel that
     closes without a status is a lost link.
     """
-    encoded = base64.b64encode(text.encode(errors="surrogateescape")).decode()
-    return f"""exec sh -c 'sh -c "$(echo {encoded} | base64 -d)"; exit $?'"""
+    return f"""exec sh -c 'sh -c "$(echo {one_line(text)} | base64 -d)"; exit $?'"""
 
 
 def _finish(channel: paramiko.Channel) -> CommandResult:
     """Read what a command says until it ends. EOFError if the link is lost."""
     stdout, stderr = io.BytesIO(), io.BytesIO()
-    while data := channel.recv(_BLOCK):
+    while data := channel.recv(BLOCK):
         stdout.write(data)
-    while data := channel.recv_stderr(_BLOCK):
+    while data := channel.recv_stderr(BLOCK):
         stderr.write(data)
     code = channel.recv_exit_status()
     if code == -1:
@@ -247,31 +202,3 @@ class _ChannelFile:
     def write(self, data: bytes) -> int:
         self._channel.sendall(data)
         return len(data)
-
-
-def _pack(channel: paramiko.Channel, source: Path) -> None:
-    """Send a file or tree as `ssh_scripts.PUT` expects it."""
-    named = [("content", source)]
-    if source.is_dir():
-        named = [(f"content/{relative}", path) for relative, path in walk_files(source)]
-    to_channel = cast(BinaryIO, _ChannelFile(channel))
-    with tarfile.open(fileobj=to_channel, mode="w|", bufsize=_BLOCK) as archive:
-        for name, path in named:
-            with open(path, "rb") as file:
-                member = tarfile.TarInfo(name)
-                member.size = os.fstat(file.fileno()).st_size
-                archive.addfile(member, file)
-        archive.addfile(tarfile.TarInfo("end"))
-
-
-def _unpack(stream: BinaryIO, directory: Path) -> None:
-    with tarfile.open(fileobj=stream, mode="r|", bufsize=_BLOCK) as archive:
-        for member in archive:
-            name = posixpath.normpath(member.name)
-            file = archive.extractfile(member)
-            if file is None or name.startswith(("/", "../")):
-                continue
-            path = directory / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with file, open(path, "wb") as target:
-                shutil.copyfileobj(file, target, _BLOCK)

@@ -71,8 +71,8 @@ find "$path/" -type f -printf '%s %P\0' 2>/dev/null || :
 REMOVE = 'rm -rf -- "$path"\n'
 
 # Given: the paths as arguments, at_N and inode_N for each, interval, limit, ticks (idle rounds
-# between signs of life). Prints a line ``.`` for a sign of life and ``N OFFSET INODE BASE64`` for
-# new bytes. It ends when nobody reads it any more.
+# between signs of life), once (one look, no more). Prints a line ``.`` for a sign of life and
+# ``N OFFSET INODE BASE64`` for new bytes. It ends when nobody reads it any more.
 FOLLOW = r"""
 quiet=$ticks
 while :; do
@@ -103,6 +103,7 @@ while :; do
 $found
 FOUND
     fi
+    [ -z "$once" ] || exit 0
     if [ -n "$new" ]; then quiet=0; continue; fi
     quiet=$((quiet + 1))
     if [ $quiet -ge "$ticks" ]; then

@@ -98,10 +98,11 @@ def test_a_job_from_start_to_end(platform: Platform) -> None:
 
 def test_files_and_directory_of_a_job(platform: Platform, tmp_path: Path) -> None:
     files = {"spec.yaml": b"lr: 1\n", "deep/er/data.bin": bytes(range(256))}
-    handle = platform.launch(job("t-1", "pwd; cat spec.yaml; cp -r deep copy", files=files))
+    command = "pwd; cat spec.yaml; stat -c %a spec.yaml; cp -r deep copy"
+    handle = platform.launch(job("t-1", command, files=files))
     events = list(handle.events())
     assert events[-1] == Exit(code=0)
-    assert logs(events) == [platform.workspace("w").encode(), b"lr: 1"]
+    assert logs(events) == [platform.workspace("w").encode(), b"lr: 1", b"600"]
     handle.fetch("copy/er/data.bin", str(tmp_path / "back"))
     assert (tmp_path / "back").read_bytes() == bytes(range(256))
 

@@ -1,7 +1,8 @@
 """The `brev` command, called so that neither its prompts, its hangs nor its output surprise us.
 
-Only the verbs login, search, create, ls, refresh, delete, start and stop are used. Jobs and files
-go over SSH: `exec` and `copy` may run a command twice or start a stopped instance.
+Only the verbs login, search, create, ls, refresh, delete, start and stop are used, and `exec` where
+the user wants it (`platform.link`). Jobs and files go over SSH: `exec` and `copy` may run a command
+twice or start a stopped instance.
 """
 
 from __future__ import annotations
@@ -163,6 +164,13 @@ class BrevCli:
         """Write the SSH configuration and key of all running instances."""
         self._call("refresh")
 
+    def exec(self, name: str, command: str, timeout: float) -> str:
+        """What a command on an instance printed, and more lines. See `platforms.brev.exec`.
+
+        command: one word for a shell, harmless when it is run twice, without any secret.
+        """
+        return self._call("exec", check_name(name), command, timeout=timeout)
+
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
         """No other process of this user calls `brev` through this class meanwhile.
@@ -189,15 +197,15 @@ class BrevCli:
         finally:
             self._mutex.release()
 
-    def _call(self, *arguments: str, session: bool = True) -> str:
+    def _call(self, *arguments: str, session: bool = True, timeout: float | None = None) -> str:
         """Standard output of a successful call, after one forced new login if need be."""
         with self.lock():
             if session:
                 self._log_in(force=False)
-            result = self._spawn(*arguments)
+            result = self._spawn(*arguments, timeout=timeout)
             lost = session and result.code and logged_out(result.stdout, result.stderr)
             if lost and self._log_in(force=True):
-                result = self._spawn(*arguments)
+                result = self._spawn(*arguments, timeout=timeout)
         if result.code:
             redact = self._session.redact
             error = failure(arguments[0], result.code, redact(result.stdout), redact(result.stderr))
@@ -230,12 +238,14 @@ class BrevCli:
             error.message = f"the Brev token expired at {when}"
             error.remedy = NEW_TOKEN
 
-    def _spawn(self, *arguments: str) -> _Result:
+    def _spawn(self, *arguments: str, timeout: float | None = None) -> _Result:
         """Run the command in its own process group and end all of it when its time is up.
 
         Output goes to files: a background child that holds a pipe open could not be waited out.
         """
-        shown = "brev login" if arguments[0] == "login" else " ".join(("brev", *arguments))
+        # What follows is a token, or a long word that says nothing to a reader.
+        words = {"login": 1, "exec": 2}.get(arguments[0])
+        shown = " ".join(("brev", *arguments[:words]))
         path = shutil.which(self._executable, path=self._environment.get("PATH"))
         if path is None:
             raise BrevMissingError(
@@ -247,7 +257,9 @@ class BrevCli:
         environment = {**self._environment, "DO_NOT_TRACK": "1"}
         environment.pop(TOKEN, None)
         environment.pop(TOKEN_FILE, None)
-        timeout = self._timeout or _TIMEOUTS.get(arguments[0], 60.0)
+        # `exec` starts an agent that outlives it, with the key, where none is named.
+        environment.setdefault("SSH_AUTH_SOCK", "/nonexistent")
+        timeout = timeout or self._timeout or _TIMEOUTS.get(arguments[0], 60.0)
         _log.debug("%s", shown)
         with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
             process = subprocess.Popen(

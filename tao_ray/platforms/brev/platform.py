@@ -77,6 +77,7 @@ class BrevPlatform(RentedPlatform):
             org=config.org,
             options=tuple((flag, value) for flag, value in options.items() if value),
             engine=on_machines,
+            link=config.link,
         )
         kept = KeptFiles(open_storage(str(self._directory / "kept")))
         super().__init__(spec, on_machines, root, kept, self._directory / FILE_NAME)

@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from tao_ray.platforms.brev.account import Shared
 from tao_ray.platforms.brev.cli import BrevCli
+from tao_ray.platforms.brev.exec import ExecMachine
 from tao_ray.platforms.brev.names import machine_name
 from tao_ray.platforms.brev.provider import BrevProvider, Progress, Times
 from tao_ray.platforms.brev.records import InstanceType
@@ -33,7 +34,7 @@ class BrevSpec:
 
     run: names the run; machines are named after it. directory: the run's, for pinned host keys.
     offers: the types to try with their reviewed prices. options: further flags of `brev create`.
-    engine: prepares machines for jobs; None where no job will run.
+    engine: prepares machines for jobs; None where no job will run. link: how machines are reached.
     """
 
     run: str
@@ -44,6 +45,7 @@ class BrevSpec:
     org: str | None = None
     options: tuple[tuple[str, str], ...] = ()
     engine: Engine | None = None
+    link: Literal["ssh", "exec"] = "ssh"
 
     def provider(
         self, tell: Callable[[Mapping[str, Any]], None], sleep: Callable[[float], None]
@@ -81,7 +83,9 @@ class BrevSpec:
     def machine_name(self, number: int) -> str:
         return machine_name(self.run, number)
 
-    def machine(self, name: str) -> SshMachine:
+    def machine(self, name: str) -> Machine:
+        if self.link == "exec":
+            return ExecMachine(name)
         target = SshTarget(name, config_file=str(BrevCli().ssh_config))
         return SshMachine(name, target, self._host_keys, poll_interval=_POLL_S)
 
