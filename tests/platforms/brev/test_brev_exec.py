@@ -61,11 +61,18 @@ def _break_the_link(emulator: BrevEmulator, begun: Path) -> None:
     emulator.restart(NAME)
 
 
-def test_trouble_of_the_cli_is_a_broken_link(machine: ExecMachine, emulator: BrevEmulator) -> None:
+def test_trouble_of_the_cli_is_a_broken_link(
+    machine: ExecMachine, emulator: BrevEmulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for effect in ("network", "garbage", "server"):
         emulator.fault("exec", effect)
         with pytest.raises(LinkError):
             machine.run("true")
+    monkeypatch.setattr("tao_ray.platforms.brev.exec._OVERHEAD_S", 2.0)
+    emulator.fault("exec", "hang", value=60.0)
+    with pytest.raises(LinkError, match="did not end within 3 s and was killed") as late:
+        machine.run("true", timeout=1.0)
+    assert "network" in (late.value.remedy or "")
     emulator.vanish(NAME)
     with pytest.raises(LinkError, match="could not look the instance up"):
         machine.run("true")
