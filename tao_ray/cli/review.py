@@ -25,6 +25,7 @@ def run(args: argparse.Namespace) -> int:
     from tao_ray.experiment.consent import KNOBS, too_long
     from tao_ray.experiment.preflight import preflight, require
     from tao_ray.experiment.review import make_review
+    from tao_ray.experiment.review_terminal import show_review
     from tao_ray.experiment.run_dir import results_root
     from tao_ray.experiment.staging import unstaged
     from tao_ray.platforms import open_platform
@@ -32,13 +33,14 @@ def run(args: argparse.Namespace) -> int:
 
     config = load_config(args.config, args.overrides)
     found = preflight(config)
-    plan = require(found, Console(highlight=False))
+    console = Console(highlight=False)
+    plan = require(found, console)
     root = results_root(config.results)
     jobs = root / config.name / "<time>" / "jobs"
     platform, gpus = open_platform(config.platform, jobs, plan.settings.max_concurrent)
     afar = unstaged(plan, platform)
     review = make_review(plan, platform, gpus, root, warnings=(*found.warnings, *afar))
-    print(review.markdown(), end="")
+    show_review(review, console)
     for text in too_long(plan, review.estimate):
         print(f"\n{text}: it needs --accept-long, or lower {KNOBS}")
     if afar and isinstance(platform, HasPrices):

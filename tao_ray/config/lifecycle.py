@@ -59,6 +59,11 @@ class BudgetConfig(Section):
     cost_usd: Positive | None = Field(
         default=None, description="US dollars, on platforms that cost money."
     )
+    baseline_usd: Positive | None = Field(
+        default=None,
+        description="US dollars for the baseline, which is measured before the review. Default: "
+        "`cost_usd`.",
+    )
 
 
 class RetentionConfig(Section):

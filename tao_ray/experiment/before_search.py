@@ -5,33 +5,47 @@ What was done already, by a driver that was killed, is not done again.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
+from tao_ray.config import BudgetConfig
 from tao_ray.errors import TaoRayError
+from tao_ray.experiment.budget import over_cap
 from tao_ray.experiment.consent import Answers, consent, too_long
 from tao_ray.experiment.control import EXIT_INTERRUPTED
 from tao_ray.experiment.evaluation import BASELINE, Evaluator, JobStopped, baseline_comes_first
 from tao_ray.experiment.machines import machines
 from tao_ray.experiment.plan import Plan
 from tao_ray.experiment.review import make_review
+from tao_ray.experiment.review_terminal import show_review
+from tao_ray.experiment.review_text import markdown, summary
 from tao_ray.experiment.run_dir import RunDir
 from tao_ray.files import write_text
 from tao_ray.journal import Event, Journal, read_events
 from tao_ray.platforms.base import Check, HasPrices, Platform
+from tao_ray.platforms.ledger import Ledger
 from tao_ray.trial.state import RunState
 
 _WRITER_WAIT_S = 5.0
+_LOOK_EVERY_S = 2.0
 
 
 class Stopped(TaoRayError):
     """The user has asked the run to stop before its search began."""
 
     exit_code = EXIT_INTERRUPTED
+
+
+class CapReached(TaoRayError):
+    """The baseline would have cost more than it may."""
+
+    exit_code = 3
 
 
 @dataclass(frozen=True)
@@ -76,9 +90,10 @@ def before_search(
     afar = [check.detail for check in unstaged]
     if baseline_comes_first(plan):
         if isinstance(platform, HasPrices) and BASELINE not in state.evaluations:
-            price = platform.price_per_hour(1)
-            shown = "at a price that is not known" if price is None else f"at {price:.2f} USD/h"
-            what = f"the baseline, one job {shown}, before the review"
+            what = _priced_baseline(plan, platform)
+            review = make_review(plan, platform, gpus, run_dir.root, warnings=tuple(warnings))
+            for line in [*summary(review), f"first {what}"]:
+                console.print(line, markup=False, soft_wrap=True)
             consent(platform, answers, [], what, afar)
             afar = []  # agreed to
         # A machine is not left waiting for a user who reads.
@@ -91,7 +106,7 @@ def before_search(
         if state.ledger.existing():
             with (
                 closing(Journal(run_dir.journal, wait_s=_WRITER_WAIT_S)) as journal,
-                machines(platform, journal, console.print),
+                machines(platform, journal, _teller(console)),
             ):
                 pass  # the baseline's are gone after this
         raise
@@ -117,10 +132,12 @@ def _review_and_consent(
         baseline=state.evaluations.get(BASELINE),
         where=run_dir.path,
     )
-    write_text(run_dir.review, review.markdown())
-    asked = answers.ask is not None and not answers.yes
-    for line in [review.markdown()] if asked else review.summary():
-        console.print(line, markup=False, soft_wrap=True)
+    write_text(run_dir.review, markdown(review))
+    if answers.ask is not None and not answers.yes:
+        show_review(review, console)
+    else:
+        for line in summary(review):
+            console.print(line, markup=False, soft_wrap=True)
     console.print(f"review: {run_dir.review}", markup=False, soft_wrap=True)
     by = consent(platform, answers, too_long(plan, review.estimate), "the search", afar)
     with closing(Journal(run_dir.journal, wait_s=_WRITER_WAIT_S)) as journal:
@@ -134,30 +151,61 @@ def _evaluate_baseline(
 ) -> None:
     """keep: its machines are left for the search."""
     with closing(Journal(run_dir.journal, wait_s=_WRITER_WAIT_S)) as journal:
-        evaluator = Evaluator(
-            plan,
-            run_dir,
-            platform,
-            gpus,
-            journal,
-            watch=_until(run_dir.stop_request),
-            say=lambda text: console.print(text, markup=False, soft_wrap=True),
-        )
+        watch = _Watch(plan.config.budget, run_dir.stop_request, journal)
+        say = _teller(console)
+        evaluator = Evaluator(plan, run_dir, platform, gpus, journal, watch=watch, say=say)
         try:
-            with machines(platform, journal, console.print, keep=keep):
+            with machines(platform, journal, say, keep=keep):
                 evaluator.before_search()
         except JobStopped:
+            if watch.over:
+                raise CapReached(
+                    f"the baseline was stopped: {watch.over}",
+                    where=str(run_dir.path),
+                    remedy="go on with: tao-ray tune CONFIG --resume --set budget.baseline_usd=...",
+                ) from None
             raise Stopped(
                 "stopped on request", remedy=f"go on with: tao-ray resume {run_dir.path}"
             ) from None
 
 
-def _until(stop_request: Path) -> Callable[[object], None]:
-    def watch(event: object) -> None:
-        if stop_request.exists():
-            raise JobStopped
+def _teller(console: Console) -> Callable[[str], None]:
+    """Says a line, however long, as one line."""
+    return partial(console.print, markup=False, soft_wrap=True)
 
-    return watch
+
+def _priced_baseline(plan: Plan, platform: HasPrices) -> str:
+    """What the baseline is and may cost."""
+    price, cap = platform.price_per_hour(1), _cap(plan.config.budget)
+    shown = "at a price that is not known" if price is None else f"at {price:.2f} USD/h"
+    most = f", at most {cap[1]:g} USD ({cap[0]})" if cap else ", with no cap (budget.baseline_usd)"
+    return f"the baseline, one job {shown}{most}, before the review"
+
+
+def _cap(budget: BudgetConfig) -> tuple[str, float] | None:
+    """What the baseline may cost, and which setting says so."""
+    if budget.baseline_usd is not None:
+        return "budget.baseline_usd", budget.baseline_usd
+    return None if budget.cost_usd is None else ("budget.cost_usd", budget.cost_usd)
+
+
+class _Watch:
+    """Stops the baseline on request and at its cap. over: the latter, in words."""
+
+    def __init__(self, budget: BudgetConfig, stop_request: Path, journal: Journal):
+        self.over = ""
+        self._cap = _cap(budget)
+        self._stop_request = stop_request
+        self._journal = journal
+        self._looked = 0.0
+
+    def __call__(self, event: object) -> None:
+        now = time.time()
+        if self._cap and now - self._looked > _LOOK_EVERY_S:
+            self._looked = now
+            self.over = over_cap(*self._cap, Ledger.fold(self._journal.read()), now)
+        if self.over or self._stop_request.exists():
+            raise JobStopped
 
 
 def _events(run_dir: RunDir) -> list[Event]:

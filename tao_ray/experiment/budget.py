@@ -4,11 +4,28 @@ from __future__ import annotations
 
 from tao_ray.config import BudgetConfig
 from tao_ray.experiment.conductor import Conductor, Halt
+from tao_ray.platforms.ledger import Ledger
 from tao_ray.trial.state import RunState
 
 WIND_DOWN_S = 120.0
 """What it takes from the decision to stop until the machines are deleted: jobs end with grace, and
 what is needed of them is copied off."""
+
+
+def over_cap(
+    name: str, usd: float | None, ledger: Ledger, now: float, wind_down_s: float = WIND_DOWN_S
+) -> str:
+    """That a cap on the cost would be passed, in words; "" if it would not."""
+    if usd is None:
+        return ""
+    spent = ledger.cost(now)
+    rest = ledger.price_per_hour() * wind_down_s / 3600.0
+    if not spent or spent + rest < usd:
+        return ""
+    return (
+        f"{name}, {usd:g} USD, is used up: {spent:.2f} USD are spent, {rest:.2f} USD go until the "
+        "machines are deleted"
+    )
 
 
 class Budget:
@@ -29,16 +46,7 @@ class Budget:
 
     def _cost(self, state: RunState, now: float) -> str:
         cap = self._config.cost_usd
-        if cap is None:
-            return ""
-        spent = state.ledger.cost(now)
-        rest = state.ledger.price_per_hour() * self._wind_down_s / 3600.0
-        if not spent or spent + rest < cap:
-            return ""
-        return (
-            f"budget.cost_usd, {cap:g} USD, is used up: {spent:.2f} USD are spent, {rest:.2f} USD "
-            "go until the machines are deleted"
-        )
+        return over_cap("budget.cost_usd", cap, state.ledger, now, self._wind_down_s)
 
     def _hours(self, state: RunState, now: float) -> str:
         cap = self._config.hours

@@ -13,7 +13,6 @@ from typing import Any
 
 from tao_ray.experiment.estimate import Estimate, estimate
 from tao_ray.experiment.plan import Plan
-from tao_ray.experiment.review_text import document, summary
 from tao_ray.network.spec import Adjustment, Spec, build_spec
 from tao_ray.platforms.base import Check, Platform
 from tao_ray.search.base import Proposal
@@ -43,14 +42,6 @@ class Review:
     baseline: Mapping[str, Any] | None = None
     where: Path | None = None
     results_root: Path | None = None
-
-    def markdown(self) -> str:
-        """The whole review."""
-        return "\n".join(document(self)) + "\n"
-
-    def summary(self) -> list[str]:
-        """A few lines, for a log."""
-        return summary(self)
 
 
 def make_review(

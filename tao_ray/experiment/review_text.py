@@ -12,12 +12,13 @@ from tao_ray.experiment.evaluation import CHECKPOINT, SKIPPED, TRAIN, baseline_k
 from tao_ray.experiment.measure import Measure, Unmeasurable, find_measure
 from tao_ray.experiment.plan import Plan
 from tao_ray.experiment.result import search_space
+from tao_ray.experiment.review import FirstTrial, Review
 from tao_ray.experiment.run_dir import is_uri
 from tao_ray.platforms.base import HasPrices
+from tao_ray.report.text import count
 
 if TYPE_CHECKING:
     from tao_ray.config import PlatformConfig
-    from tao_ray.experiment.review import FirstTrial, Review
 
 
 def summary(review: Review) -> list[str]:
@@ -26,7 +27,7 @@ def summary(review: Review) -> list[str]:
     return [
         f"{plan.network.name} {plan.network.action.name}: {objective.direction} "
         f"{objective.metric}; {plan.config.search.algorithm}, {_amount(plan)}, "
-        f"{len(plan.derived.space)} parameters",
+        f"{count(len(plan.derived.space), 'parameter')}",
         f"time: {_time_text(review.estimate)}",
         *([f"cost: {_cost_text(review)}"] if isinstance(review.platform, HasPrices) else ()),
         f"baseline: {_baseline_text(review)}",
@@ -35,8 +36,12 @@ def summary(review: Review) -> list[str]:
     ]
 
 
-def document(review: Review) -> Iterator[str]:
-    """The whole review, as lines of Markdown."""
+def markdown(review: Review) -> str:
+    """The whole review."""
+    return "\n".join(_document(review)) + "\n"
+
+
+def _document(review: Review) -> Iterator[str]:
     plan, config = review.plan, review.plan.config
     network, objective, search = plan.network, plan.objective, config.search
     yield f"# Review: {config.name}"
@@ -49,7 +54,7 @@ def document(review: Review) -> Iterator[str]:
         ("network", f"{network.name}, action `{network.action.name}`"),
         ("package", str(network.package.directory) if network.package else "none: a bare command"),
         ("command", f"`{network.command_text}`"),
-        ("platform", f"{kind}, {review.gpus or 'no'} GPU(s) per trial{shape}"),
+        ("platform", f"{kind}, {_gpus(review.gpus)} per trial{shape}"),
         ("image", f"{image}, not used on this platform" if unused else image),
         ("price", _price_text(review)),
         ("starting weights", config.model.checkpoint or "none: training from scratch"),
@@ -93,6 +98,10 @@ def document(review: Review) -> Iterator[str]:
     if remarks:
         yield from _section("Remarks")
         yield from (f"- {remark}" for remark in remarks)
+
+
+def _gpus(count: int) -> str:
+    return "no GPU" if not count else f"{count} GPU{'s' if count > 1 else ''}"
 
 
 def _shape(platform: PlatformConfig | None) -> str:
@@ -163,8 +172,8 @@ def _decision_text(plan: Plan) -> str:
 
 
 def _amount(plan: Plan) -> str:
-    trials = plan.settings.trials
-    return f"{trials} trials" + ("" if plan.single_shot else f" of up to {plan.max_epochs} epochs")
+    trials = count(plan.settings.trials, "trial")
+    return trials + ("" if plan.single_shot else f" of up to {count(plan.max_epochs, 'epoch')}")
 
 
 def _samples(plan: Plan) -> str:

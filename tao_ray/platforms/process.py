@@ -156,7 +156,7 @@ class ProcessEngine:
             Check(
                 "tools",
                 not missing,
-                f"not found: {', '.join(missing)}" if missing else "",
+                f"not found: {', '.join(missing)}" if missing else f"{len(scripts.TOOLS)} found",
                 "apt-get install -y util-linux coreutils grep tar" if missing else "",
             ),
             Check(

@@ -12,6 +12,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from tao_ray.report.text import count
 from tao_ray.search.base import TrialStatus
 from tao_ray.trial.state import (
     EVALUATING,
@@ -67,9 +68,9 @@ class TerminalView:
         facts = [
             f"{plan.network.name} {plan.network.action.name}",
             f"{objective.direction} {objective.metric} (at: {objective.at})",
-            f"{plan.config.search.algorithm}: {self._trials} trials"
-            f"{'' if plan.single_shot else f' of up to {self._max_epochs} epochs'}, "
-            f"{self._concurrent} at a time, {len(plan.derived.space)} parameters",
+            f"{plan.config.search.algorithm}: {count(self._trials, 'trial')}"
+            f"{'' if plan.single_shot else ' of up to ' + count(self._max_epochs, 'epoch')}, "
+            f"{self._concurrent} at a time, {count(len(plan.derived.space), 'parameter')}",
         ]
         self._console.print(f"[bold]{run_dir.id}[/]  {' | '.join(facts)}", soft_wrap=True)
         for warning in plan.derived.warnings:

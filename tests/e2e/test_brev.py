@@ -230,6 +230,30 @@ def test_at_the_cap_the_run_ends_resumable_and_goes_on_with_more(
     agrees_with_the_account(searches.run, emulator)
 
 
+def test_the_baseline_has_a_price_and_a_cap_of_its_own(
+    searches: Searches, emulator: BrevEmulator, tmp_path: Path
+) -> None:
+    emulator.price("l40s-1x.north", 600.0)  # twenty are held back for winding down
+    (tmp_path / "s.yaml").write_text(f"results_dir: {tmp_path}/start\ntrain: {{num_epochs: 1}}")
+    train = [sys.executable, "-m", "tao_ray.standin", "train", "-e", str(tmp_path / "s.yaml")]
+    subprocess.run(train, check=True, capture_output=True)
+    searches.write(
+        model={"checkpoint": str(tmp_path / "start" / "train" / "model_epoch_000.pth")},
+        search={"trials": 2, "exclude": ["model.hidden_dim"]},
+        platform={"type": "l40s-1x.north"},
+        budget={"baseline_usd": 20.1},
+    )
+    out = finished(searches.start(), 3)
+    assert "first the baseline, one job at 600.00 USD/h, at most 20.1 USD" in out
+    assert "the baseline was stopped: budget.baseline_usd, 20.1 USD, is used up" in out
+    assert emulator.alive() == []
+    assert searches.state().trials == {}
+    out = finished(searches.start("--resume", "--set", "budget.baseline_usd=100"), 0)
+    result = json.loads(searches.run.result.read_text())
+    assert result["baseline"]["status"] == "measured", out
+    agrees_with_the_account(searches.run, emulator)
+
+
 def test_a_short_chaos(emulator: BrevEmulator) -> None:
     del emulator  # it only says whether there can be one
     script = [sys.executable, str(REPO / "scripts" / "chaos.py")]

@@ -25,6 +25,7 @@ from tao_ray.experiment.consent import Answers, NoConsent, consent, too_long
 from tao_ray.experiment.estimate import estimate
 from tao_ray.experiment.plan import Plan, make_plan
 from tao_ray.experiment.review import make_review
+from tao_ray.experiment.review_text import markdown
 from tao_ray.experiment.run_dir import RunDir
 from tao_ray.journal import read_events
 from tao_ray.platforms.base import HasPrices
@@ -64,7 +65,7 @@ def test_the_first_trials_are_the_runs_first_trials(tmp_path: Path) -> None:
     for trial in review.first:
         assert proposed[trial.id] == trial.config
         assert (run.run_dir.jobs / trial.id / "spec_1.yaml").read_text() == trial.spec
-        assert trial.spec.rstrip() in review.markdown()
+        assert trial.spec.rstrip() in markdown(review)
 
 
 @pytest.mark.parametrize("name", algorithms())
@@ -81,14 +82,14 @@ def test_every_algorithm_can_be_reviewed(tmp_path: Path, name: str) -> None:
     )
     review = make_review(make_plan(config), LocalPlatform(tmp_path / "jobs"), 0, tmp_path)
     assert len(review.first) == 3
-    assert f"**algorithm**: {name}" in review.markdown()
+    assert f"**algorithm**: {name}" in markdown(review)
 
 
 def test_the_review_says_what_will_happen(tmp_path: Path) -> None:
     data = {"inference": str(tmp_path), "train_sample_count": 100}
     config = configure(tmp_path, data=data, objective={"at": "last"})
     plan = make_plan(config)
-    text = make_review(plan, LocalPlatform(tmp_path / "jobs"), 0, tmp_path / "runs").markdown()
+    text = markdown(make_review(plan, LocalPlatform(tmp_path / "jobs"), 0, tmp_path / "runs"))
     for part in (
         "digits_mlp, action `train`",
         "**platform**: local",
@@ -326,6 +327,7 @@ def test_a_terminal_is_asked(tmp_path: Path) -> None:
     assert tune.wait(30) == 2
     shown += os.read(ours, 4096)
     os.close(ours)
-    assert b"# Review: small" in shown
+    assert b"Review: small" in shown
+    assert b"Searched parameters" in shown
     assert b"not started: the answer was no" in shown
     assert not list((tmp_path / "runs").glob("small/*/jobs/*"))
