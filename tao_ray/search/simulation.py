@@ -9,7 +9,7 @@ import heapq
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from tao_ray.search.base import (
     Algorithm,
@@ -47,6 +47,14 @@ class SimulatedTrial:
         return min(self.losses, default=math.inf)
 
 
+@runtime_checkable
+class Trainer(Protocol):
+    """An objective that has to know the trial: its weights, or whose weights it starts from."""
+
+    def train(self, trial: SimulatedTrial) -> float:
+        """Train `trial` for one epoch, number ``trial.epoch``, and return its loss."""
+
+
 @dataclass
 class Simulation:
     """What happened. `wall` is in units of `epoch_seconds`."""
@@ -75,7 +83,7 @@ class Deadlock(RuntimeError):
 
 def simulate(
     algorithm: Algorithm,
-    objective: Objective,
+    objective: Objective | Trainer,
     *,
     max_epochs: int | None,
     workers: int = 1,
@@ -103,7 +111,7 @@ class _Conductor:
     def __init__(
         self,
         algorithm: Algorithm,
-        objective: Objective,
+        objective: Objective | Trainer,
         max_epochs: int | None,
         workers: int,
         epoch_seconds: Callable[[Config], float],
@@ -188,7 +196,7 @@ class _Conductor:
         self.result.epochs += 1
         if self.max_epochs is not None:
             trial.epoch += 1
-        loss = self.objective(trial.config, trial.epoch)
+        loss = self.train(trial)
         if not math.isfinite(loss):
             trial.epoch = max(0, trial.epoch - 1)
             self.end(trial, TrialStatus.FAILED)
@@ -208,6 +216,11 @@ class _Conductor:
             trial.paused = True
         else:
             self.schedule(trial)
+
+    def train(self, trial: SimulatedTrial) -> float:
+        if isinstance(self.objective, Trainer):
+            return self.objective.train(trial)
+        return self.objective(trial.config, trial.epoch)
 
     def end(self, trial: SimulatedTrial, status: TrialStatus) -> None:
         trial.status = status

@@ -41,14 +41,10 @@ def train(spec: Spec, directory: Path, log: StatusLog, teacher: Network | None =
     assert len(spec["train.gpu_ids"]) == spec["train.num_gpus"], (
         "The number of GPUs in train.gpu_ids must equal train.num_gpus"
     )
-    training, validation = data.load(spec, "train"), data.load(spec, "val")
-    batch_size = spec["dataset.batch_size"]
-    steps = len(training) // batch_size if batch_size > 0 else 0
-    if steps == 0:
-        raise ValueError(f"batch_size={batch_size} leaves no step in {len(training)} samples")
-
     seed = spec["train.seed"] if spec["train.seed"] >= 0 else secrets.randbits(31)
-    state = _start(spec, directory, log, seed)
+    training = Training(spec, seed, teacher)
+    _restore(training, directory, log)
+    state = training.state
     if state.epoch + 1 > num_epochs:
         raise RuntimeError(
             f"You restored a checkpoint with current_epoch={state.epoch + 1}, but you have set "
@@ -58,14 +54,13 @@ def train(spec: Spec, directory: Path, log: StatusLog, teacher: Network | None =
         return
 
     log.write("Starting Training Loop.", "STARTED")
-    loss = _loss(spec, training, teacher)
-    for epoch in range(state.epoch + 1, num_epochs):
+    while state.epoch + 1 < num_epochs:
         began = time.monotonic()
-        train_loss = _epoch(spec, state, epoch, training.images, loss, steps, seed)
-        state.epoch = epoch
+        train_loss = training.train_epoch()
+        epoch = state.epoch
         time.sleep(max(0.0, began + spec["train.seconds_per_epoch"] - time.monotonic()))
         if (epoch + 1) % spec["train.validation_interval"] == 0:
-            log.kpi = metrics(state.network, validation, "val")
+            log.kpi = training.validate()
             log.write("Eval metrics generated.")
         if (epoch + 1) % spec["train.checkpoint_interval"] == 0:
             path = directory / f"model_epoch_{epoch:03d}.pth"
@@ -76,11 +71,11 @@ def train(spec: Spec, directory: Path, log: StatusLog, teacher: Network | None =
             "Training loop in progress",
             data={
                 "epoch": epoch,
-                "step": (epoch + 1) * steps,
+                "step": (epoch + 1) * training.steps,
                 "max_epoch": num_epochs - 1,
-                "max_step": num_epochs * steps,
+                "max_step": num_epochs * training.steps,
                 "time_per_epoch": str(timedelta(seconds=seconds)),
-                "time_per_step": str(timedelta(seconds=seconds / steps)),
+                "time_per_step": str(timedelta(seconds=seconds / training.steps)),
                 "eta": str(timedelta(seconds=seconds * (num_epochs - 1 - epoch))),
             },
         )
@@ -105,38 +100,68 @@ def metrics(network: Network, samples: data.Dataset, split: str) -> dict[str, fl
     }
 
 
-def _start(spec: Spec, directory: Path, log: StatusLog, seed: int) -> Checkpoint:
-    """The state to go on from.
+class Training:
+    """A training in memory, epoch by epoch; `state` is what a checkpoint holds."""
+
+    def __init__(self, spec: Spec, seed: int, teacher: Network | None = None) -> None:
+        """Raises ValueError for a batch size that leaves no step."""
+        self.spec = spec
+        self.seed = seed
+        self.samples, self.validation = data.load(spec, "train"), data.load(spec, "val")
+        size = spec["dataset.batch_size"]
+        self.steps = len(self.samples) // size if size > 0 else 0
+        if self.steps == 0:
+            raise ValueError(f"batch_size={size} leaves no step in {len(self.samples)} samples")
+        hidden = [spec["model.hidden_dim"]] * spec["model.num_layers"]
+        self.sizes = (data.PIXELS, *hidden, data.CLASSES)
+        self._loss = _loss(spec, self.samples, teacher)
+        self.state = self.with_weights(
+            Network.initialise(self.sizes, np.random.default_rng([seed]))
+        )
+
+    def with_weights(self, network: Network) -> Checkpoint:
+        """A state before the first epoch, with the optimizer of the spec."""
+        names = ("optim", "lr", "momentum", "weight_decay")
+        optimizer = Optimizer(*(self.spec[f"train.optim.{name}"] for name in names))
+        return Checkpoint(network, optimizer=optimizer)
+
+    def train_epoch(self) -> float:
+        """Train the next epoch; the mean training loss."""
+        state, epoch = self.state, self.state.epoch + 1
+        train_loss = _epoch(
+            self.spec, state, epoch, self.samples.images, self._loss, self.steps, self.seed
+        )
+        state.epoch = epoch
+        return train_loss
+
+    def validate(self) -> dict[str, float]:
+        """`metrics` on the validation split."""
+        return metrics(self.state.network, self.validation, "val")
+
+
+def _restore(training: Training, directory: Path, log: StatusLog) -> None:
+    """Set the state to go on from, if there is one.
 
     As in TAO a resumed training takes learning rate, momentum and weight decay from the
     checkpoint, whatever the spec says; a pretrained model lends nothing but its weights.
     """
+    spec = training.spec
     resume = spec["train.resume_training_checkpoint_path"]
     latest = directory / checkpoint.LATEST
     if not resume and latest.exists():
         resume = str(latest.resolve())
-    hidden = [spec["model.hidden_dim"]] * spec["model.num_layers"]
-    sizes = (data.PIXELS, *hidden, data.CLASSES)
     if resume:
         log.write(f"Setting resume checkpoint to {resume}")
         log.write(f"Resuming training from checkpoint: {resume}")
         state = checkpoint.load(resume)
-        _require_shape(state.network, sizes)
+        _require_shape(state.network, training.sizes)
         if state.optimizer is None:
             raise RuntimeError(f"{resume} holds no optimizer state to resume from")
-        return state
-    if spec["train.pretrained_model_path"]:
+        training.state = state
+    elif spec["train.pretrained_model_path"]:
         network = checkpoint.load(spec["train.pretrained_model_path"]).network
-        _require_shape(network, sizes)
-    else:
-        network = Network.initialise(sizes, np.random.default_rng([seed]))
-    optimizer = Optimizer(
-        spec["train.optim.optim"],
-        spec["train.optim.lr"],
-        spec["train.optim.momentum"],
-        spec["train.optim.weight_decay"],
-    )
-    return Checkpoint(network, optimizer=optimizer)
+        _require_shape(network, training.sizes)
+        training.state = training.with_weights(network)
 
 
 def _require_shape(network: Network, sizes: tuple[int, ...]) -> None:

@@ -16,7 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from search_benchmarks import Case, Outcome, trials
+from tao_ray.search import SearchSettings, build
+from tao_ray.search.simulation import simulate
 from tao_ray.space import Float, SearchSpace
+
+FULL = 27
 
 _ALPHA = np.array([1.0, 1.2, 3.0, 3.2])
 _A = {
@@ -85,3 +90,24 @@ PRESETS = {
     "6-D bad": (6, 3.5, 4.0),
 }
 """Name -> (dimensions, bias, noise)."""
+
+COLUMNS = {name: (name,) for name in PRESETS}
+
+
+def run(case: Case) -> Outcome:
+    """One search; the value is the noise-free one of what it returns, after a full training."""
+    function = Hartmann(*PRESETS[case.problem], FULL, case.seed)
+    settings = SearchSettings(
+        trials=trials(case, FULL),
+        max_epochs=FULL,
+        max_concurrent=case.workers,
+        seed=case.seed,
+    )
+    result = simulate(
+        build(case.algorithm, function.space, settings, {}),
+        function,
+        max_epochs=FULL,
+        workers=case.workers,
+        epoch_budget=case.budget,
+    )
+    return Outcome(case, function.true_value(result.best.config), result.epochs, result.wall)

@@ -1,0 +1,41 @@
+"""What the benchmarks of `bench_search.py` share: a case, its outcome, how many trials to ask for.
+
+A benchmark is a module with ``COLUMNS`` (column of its table -> problems), ``FULL`` (epochs of a
+full training) and ``run(case)``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+FULL_TRAININGS = ("random", "bayesian", "bfbo", "tpe")
+POPULATIONS = ("pbt", "pb2")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One search: `budget` is in epochs."""
+
+    algorithm: str
+    problem: str
+    budget: int
+    workers: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What it came to. value: lower is better; wall: in epochs of one trial."""
+
+    case: Case
+    value: float
+    epochs: int
+    wall: float
+
+
+def trials(case: Case, full: int) -> int:
+    """Trials the user would ask for: as many as the budget pays for where all train to the end;
+    where most are stopped, more than enough."""
+    if case.algorithm in FULL_TRAININGS:
+        return -(-case.budget // full)
+    return max(2, case.budget // full) if case.algorithm in POPULATIONS else 10 * case.budget
