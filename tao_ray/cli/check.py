@@ -70,6 +70,9 @@ def _preflight(config: RunConfig, args: argparse.Namespace) -> int:
 
 def _summary(plan: Plan) -> str:
     """What the configuration comes to, for a reader who wants to see it before running it."""
+    from tao_ray.experiment.result import search_space
+    from tao_ray.experiment.review_text import range_text
+
     objective, search = plan.objective, plan.config.search
     epochs = "" if plan.single_shot else f" of up to {plan.max_epochs} epochs"
     lines = [
@@ -77,7 +80,7 @@ def _summary(plan: Plan) -> str:
         f"objective  {objective.direction} {objective.metric} ({objective.at} epoch)",
         f"search     {search.algorithm}, {search.trials} trials{epochs}",
     ]
-    lines += [f"  {name}: {origin}" for name, origin in plan.derived.origins.items()]
+    lines += [f"  {p['name']}: {range_text(p)} ({p['origin']})" for p in search_space(plan)]
     lines += [f"  left out: {name}: {why}" for name, why in plan.derived.left_out.items()]
     lines += [f"warning: {warning}" for warning in plan.derived.warnings]
     return "\n".join(lines)

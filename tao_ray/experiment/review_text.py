@@ -117,7 +117,7 @@ def _space(plan: Plan) -> Iterator[str]:
         rows.append(
             (
                 f"`{parameter['name']}`",
-                _range(parameter),
+                range_text(parameter),
                 f"{parameter['default']}",
                 f"{parameter['origin']}",
             )
@@ -128,8 +128,8 @@ def _space(plan: Plan) -> Iterator[str]:
         yield from (f"- `{name}`: {why}" for name, why in plan.derived.left_out.items())
 
 
-def _range(parameter: Mapping[str, Any]) -> str:
-    """Range or options of one parameter as `search_space` describes it."""
+def range_text(parameter: Mapping[str, Any]) -> str:
+    """Range or options of one parameter, as `search_space` describes it, in words."""
     for key in ("options", "values"):
         if parameter.get(key) is not None:
             return "one of " + ", ".join(map(str, parameter[key]))

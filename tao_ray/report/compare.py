@@ -85,6 +85,8 @@ def rows(runs: Sequence[RunData]) -> list[list[str]]:
         ["best", *(_best(r) for r in runs)],
         ["defaults (trial 0)", *(shown(r.reference and r.value(r.reference), 5) for r in runs)],
         ["gain over the defaults", *(_own_gain(r) for r in runs)],
+        ["baseline", *(_evaluated(r, "baseline") for r in runs)],
+        ["final evaluation", *(_evaluated(r, "final") for r in runs)],
         ["is it noise?", *(verdict(r).title for r in runs)],
     ]
     if same_objective(runs):
@@ -107,6 +109,12 @@ def _best(run: RunData) -> str:
         return "–"
     trial, epoch = run.best
     return f"{shown(run.value(trial), 5)} (trial {trial.id}, epoch {epoch.epoch})"
+
+
+def _evaluated(run: RunData, name: str) -> str:
+    record = run.state.evaluations.get(name, {})
+    value = record.get("metric")
+    return "–" if value is None else f"{record['metric_name']} {shown(value, 5)}"
 
 
 def _own_gain(run: RunData) -> str:

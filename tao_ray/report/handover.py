@@ -138,7 +138,8 @@ def _data(
         "checkpoint": None
         if checkpoint is None
         else {
-            "uri": _uri(checkpoint["path"]),
+            "uri": checkpoint.get("uri") or _uri(checkpoint["path"]),
+            "path": checkpoint["path"],
             "epoch": checkpoint["epoch"],
             "bytes": checkpoint["bytes"],
             "machine": best["machine"],

@@ -215,7 +215,8 @@ def summary(state: RunState, objective: Objective, trials: int, now: float, conc
     running = sum(_active(t) for t in state.trials.values())
     paused = sum(t.status == PAUSED for t in state.trials.values())
     failed = sum(t.status == TrialStatus.FAILED.value for t in state.trials.values())
-    parts = [f"{ended}/{trials} trials ended", f"{running} running"]
+    parts = [f"{ended}/{trials} trials ended"]
+    parts += [f"{running} running"] if state.ended is None else []
     parts += [f"{paused} paused"] if paused else []
     parts += [f"{failed} failed"] if failed else []
     best = state.best(objective)
@@ -224,8 +225,9 @@ def summary(state: RunState, objective: Objective, trials: int, now: float, conc
         if best
         else "no result yet"
     )
-    elapsed = state.elapsed(now)
-    parts.append(f"elapsed {duration(elapsed)}")
+    parts.append(f"elapsed {duration(state.elapsed(now))}")
+    if state.ended is not None:
+        return " | ".join(parts)
     remaining = eta(state, trials, now, concurrent)
     parts.append(f"ETA {duration(remaining)}" if remaining is not None else "ETA unknown")
     return " | ".join(parts)
@@ -305,7 +307,8 @@ def best_lines(state: RunState, objective: Objective) -> list[str]:
     if best is None:
         return []
     trial, judged = best
-    head = f"best so far: {objective.metric} = {_value(trial, objective)} (trial {trial.id}, "
+    what = "best so far" if state.ended is None else "best"
+    head = f"{what}: {objective.metric} = {_value(trial, objective)} (trial {trial.id}, "
     lines = [f"{head}epoch {judged.epoch})"]
     return lines + [f"  {name}: {_shown(value)}" for name, value in trial.config.items()]
 
