@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Any
 from tao_ray.config.names import PLATFORMS
 from tao_ray.errors import TaoRayError
 from tao_ray.experiment.measure import evaluated_objective
+from tao_ray.experiment.suitability import check_guided, remarks
 from tao_ray.experiment.warm_start import read_warm_start
-from tao_ray.network.conventions import TRAINING_ACTIONS
 from tao_ray.network.ranges import derive_space
 from tao_ray.network.resolve import resolve_network
 from tao_ray.network.spec import build_spec, get_path
 from tao_ray.search.base import Algorithm, SearchSettings
 from tao_ray.search.patience import Patience
 from tao_ray.search.registry import build
-from tao_ray.space import Float
 from tao_ray.trial.setup import TrialSetup
 from tao_ray.trial.sources import Hook, LogPattern, MetricFile, Source
 from tao_ray.trial.state import Evaluation, Objective
@@ -29,12 +28,7 @@ if TYPE_CHECKING:
     from tao_ray.config import RunConfig, SearchConfig
     from tao_ray.network.network import Network
     from tao_ray.network.ranges import DerivedSpace
-    from tao_ray.space import Parameter, SearchSpace
-
-_LEARN_FROM_RUNGS = ("dehb", "pbt", "pb2")
-"""Algorithms whose proposals need the objective of trainings that have not ended."""
-_CONTINUE_WEIGHTS = ("pbt", "pb2")
-"""Algorithms whose trials go on from the weights of others with changed hyperparameters."""
+    from tao_ray.space import SearchSpace
 
 
 @dataclass(frozen=True)
@@ -124,41 +118,11 @@ def make_plan(config: RunConfig, counted_samples: int | None = None) -> Plan:
         evaluation,
     )
     setup = plan.setup(gpus=0)  # builds the algorithm: its options are checked here
-    _check_guide(plan, setup)
+    if plan.evaluation is not None:
+        check_guided(search.algorithm, plan.evaluation, network, setup.milestones)
     _trial_zero_spec(plan, setup)
-    notes = _shape_notes(config, network, derived.space)
+    notes = remarks(config, network, derived.space)
     return replace(plan, derived=replace(derived, warnings=(*derived.warnings, *notes)))
-
-
-def _shape_notes(config: RunConfig, network: Network, space: SearchSpace) -> list[str]:
-    """What is to be said of parameters that may decide whether given weights fit.
-
-    Sizes and kinds in the spec's `model` block do; a real number there, such as a dropout, does
-    not. Raises TaoRayError if nobody chose to search them and trials hand on their weights.
-    """
-    search = config.search
-    names = ", ".join(p.name for p in space.parameters if _may_shape(p))
-    if not names:
-        return []
-    if search.algorithm not in _CONTINUE_WEIGHTS:
-        start = config.model.checkpoint
-        if not start or network.action.name not in TRAINING_ACTIONS:
-            return []
-        note = f"trials start from {start}, and may fail where its weights do not fit their {names}"
-        keep = f"; search.exclude: [{names}] leaves them as they are"
-        return [note + keep if search.parameters == "default" else note]
-    if search.parameters == "default":
-        raise TaoRayError(
-            f"{search.algorithm} goes on from the weights of other trials, and they may not fit "
-            f"where these differ: {names}",
-            where="search.parameters",
-            remedy=f"search.exclude: [{names}], or name the parameters to search",
-        )
-    return [f"{search.algorithm}: an exploit fails if the donor's weights do not fit its {names}"]
-
-
-def _may_shape(parameter: Parameter) -> bool:
-    return parameter.name.startswith("model.") and not isinstance(parameter, Float)
 
 
 def _first_points(search: SearchConfig, space: SearchSpace) -> tuple[dict[str, Any], ...]:
@@ -222,28 +186,6 @@ def _objective(config: RunConfig, network: Network) -> tuple[Objective, Evaluati
         name, direction = metric.name, metric.direction
     others = tuple((other.metric, other.direction) for other in config.objective.others)
     return Objective(name, direction, at, others), evaluation
-
-
-def _check_guide(plan: Plan, setup: TrialSetup) -> None:
-    """Raises TaoRayError for an algorithm that cannot do with an evaluation after the training."""
-    if plan.evaluation is None:
-        return
-    algorithm = plan.config.search.algorithm
-    if algorithm in _LEARN_FROM_RUNGS:
-        raise TaoRayError(
-            f"{algorithm} learns from values at its rungs, and an evaluate job gives a value only "
-            "after the training",
-            where="objective.source",
-            remedy="take another search.algorithm, such as auto, asha or bayesian",
-        )
-    if setup.milestones and plan.evaluation.guide is None:
-        raise TaoRayError(
-            f"{algorithm} stops trials early by what the training reports, and no metric of "
-            f"{plan.network.name}'s training is known",
-            where="objective.source",
-            remedy="take a search.algorithm that trains every trial to its end: random, bayesian, "
-            "tpe; or auto with search.options.early_stopping: false",
-        )
 
 
 def _source(config: RunConfig, network: Network, objective: Objective) -> Source | None:

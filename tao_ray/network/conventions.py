@@ -44,6 +44,7 @@ class Conventions:
     dataset_convert_required: the action of that name must have run on the data before.
     batch_multiple_key: the batch size must be a multiple of this key's value.
     writes_status: it writes status.json.
+    slow_start: a job loads the weights of a model of billions of parameters before it trains.
     """
 
     network_arch: str
@@ -80,9 +81,13 @@ class Conventions:
     batch_size_keys: tuple[str, ...] = ("dataset.batch_size",)
     batch_multiple_key: str | None = None
     writes_status: bool = True
+    slow_start: bool = False
     actions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
 
 
+COMPRESSING_ACTIONS = frozenset({"prune", "quantize"})
+"""Actions that make a trained model smaller: of the spec they use their own block, whatever else
+the package offers for search."""
 TRAINING_ACTIONS = frozenset({"train", "retrain", "distill", "segment_train"})
 
 
@@ -195,7 +200,11 @@ TABLE: dict[str, Conventions] = {
         template_required=True,
     ),
     "tao-finetune-cosmos-embed": Conventions(
-        "cosmos-embed", epoch_keys=("train.max_iter",), resume_key=None, start_key=None
+        "cosmos-embed",
+        epoch_keys=("train.max_iter",),
+        resume_key=None,
+        start_key=None,
+        slow_start=True,
     ),
     "tao-finetune-cosmos-reason": Conventions(
         "cosmos-reason",
@@ -213,6 +222,7 @@ TABLE: dict[str, Conventions] = {
         checkpoint_unit_key=None,
         batch_size_keys=("train.train_batch_per_replica",),
         batch_multiple_key="train.train_policy.mini_batch",
+        slow_start=True,
         actions={a: {"num_gpus_key": "num_gpus"} for a in ("evaluate", "inference")},
     ),
     "tao-finetune-nv-tesseract-ad-diffusion": Conventions(

@@ -47,12 +47,20 @@ def is_foreign(key: str, action: Action) -> bool:
     distill and retrain use ``train`` as well. Blocks that belong to no action are never foreign.
     """
     block = str(split_path(key)[0])
-    if block not in ACTION_BLOCKS:
-        return False
+    return block in ACTION_BLOCKS and not _owns(action, block)
+
+
+def is_own(key: str, action: Action) -> bool:
+    """Whether `key` lies in a block that is the action's alone; see `is_foreign`."""
+    block = str(split_path(key)[0])
+    return block in ACTION_BLOCKS and _owns(action, block)
+
+
+def _owns(action: Action, block: str) -> bool:
     name = action.name
     own = block in (name, action.subcommand)
     own = own or name.startswith(f"{block}_") or name.endswith(f"_{block}")
-    return not own and not (block == "train" and name in TRAINING_ACTIONS)
+    return own or (block == "train" and name in TRAINING_ACTIONS)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from tao_ray.network.schema import SchemaParameter
 from tao_ray.network.tree import get_path
 from tao_ray.network.wiring import Download, Wiring
 
-_SEARCHABLE = frozenset(
+SEARCHABLE = frozenset(
     {
         "int",
         "float",
@@ -165,7 +165,7 @@ class Network:
         in_default = get_path(schema_default, name, _ABSENT) is not _ABSENT
         in_base = get_path(self.base_spec, name, _ABSENT) is not _ABSENT
         return (
-            self.parameters[name].type in _SEARCHABLE
+            self.parameters[name].type in SEARCHABLE
             and (in_base or not in_default)
             and not is_foreign(name, self.action)
         )

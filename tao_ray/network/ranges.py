@@ -11,10 +11,10 @@ from typing import Any
 from tao_ray.config.search import SearchConfig
 from tao_ray.errors import TaoRayError
 from tao_ray.network.bounds import rules_of
-from tao_ray.network.conventions import TRAINING_ACTIONS
+from tao_ray.network.conventions import COMPRESSING_ACTIONS, TRAINING_ACTIONS
 from tao_ray.network.draft import Draft, align, draft_from_schema
-from tao_ray.network.keys import SpecError
-from tao_ray.network.network import Network
+from tao_ray.network.keys import SpecError, is_own
+from tao_ray.network.network import SEARCHABLE, Network
 from tao_ray.network.range_rules import (
     counts_epochs,
     is_batch_size,
@@ -102,7 +102,8 @@ class _Derivation:
     # --- which parameters ---------------------------------------------------------------------
 
     def _take_defaults(self) -> None:
-        offered = self.network.default_search_names()
+        offered, action = self.network.default_search_names(), self.network.action
+        compresses = action.name in COMPRESSING_ACTIONS
         unknown = [n for n in self.search.exclude if n not in offered]
         if unknown:
             raise SpecError(
@@ -116,6 +117,8 @@ class _Derivation:
             found: list[Draft] | str
             if name in self.search.exclude:
                 found = "search.exclude names it"
+            elif compresses and not is_own(name, action):
+                found = f"it acts on the training, and {action.name} takes a trained model"
             else:
                 found = reason_to_leave_out(
                     name, self.network.conventions, self.network.base_spec, tasks
@@ -170,7 +173,20 @@ class _Derivation:
         self.drafts.update((draft.name, draft) for draft in drafts)
 
     def _refuse_empty(self) -> None:
-        reasons = [f"{name}: {reason}" for name, reason in self.left_out.items()]
+        network = self.network
+        by_reason: dict[str, list[str]] = {}
+        for name, reason in self.left_out.items():
+            by_reason.setdefault(reason, []).append(name)
+        reasons = [f"{', '.join(names)}: {reason}" for reason, names in by_reason.items()]
+        own = [
+            name
+            for name, parameter in network.parameters.items()
+            if is_own(name, network.action)
+            and parameter.type in SEARCHABLE
+            and not network.is_disabled(name)
+        ]
+        if network.action.name in COMPRESSING_ACTIONS and own:
+            reasons.append(f"parameters of {network.action.name} itself: {', '.join(own)}")
         raise SpecError(
             "the package offers nothing to search by default; name parameters with their ranges"
             + (":" if reasons else ""),

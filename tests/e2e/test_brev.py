@@ -230,7 +230,7 @@ def test_at_the_cap_the_run_ends_resumable_and_goes_on_with_more(
     agrees_with_the_account(searches.run, emulator)
 
 
-def test_the_baseline_has_a_price_and_a_cap_of_its_own(
+def test_the_baseline_has_a_cap_of_its_own_and_trials_are_evaluated_on_their_machines(
     searches: Searches, emulator: BrevEmulator, tmp_path: Path
 ) -> None:
     emulator.price("l40s-1x.north", 600.0)  # twenty are held back for winding down
@@ -240,6 +240,7 @@ def test_the_baseline_has_a_price_and_a_cap_of_its_own(
     searches.write(
         model={"checkpoint": str(tmp_path / "start" / "train" / "model_epoch_000.pth")},
         search={"trials": 2, "exclude": ["model.hidden_dim"]},
+        objective={"source": "evaluate"},
         platform={"type": "l40s-1x.north"},
         budget={"baseline_usd": 20.1},
     )
@@ -251,6 +252,13 @@ def test_the_baseline_has_a_price_and_a_cap_of_its_own(
     out = finished(searches.start("--resume", "--set", "budget.baseline_usd=100"), 0)
     result = json.loads(searches.run.result.read_text())
     assert result["baseline"]["status"] == "measured", out
+    assert result["objective"]["metric"] == "test_acc_1"
+    state = searches.state()
+    for trial in result["trials"]:
+        record = state.trials[trial["id"]].evaluation
+        assert trial["metric"] == record["metric"]
+        assert f"eval-{trial['id']}" in result["cost"]["by_trial"]
+    assert result["final_evaluation"]["status"] == "reused"
     agrees_with_the_account(searches.run, emulator)
 
 
