@@ -73,6 +73,8 @@ def start(directory: str, item: dict[str, Any], data: dict[str, Any]) -> None:
             f"#!/bin/sh\nexport HOME='{home}' {MARK}='{here}'\n"
             'PATH="$HOME/bin:$PATH"\nexport PATH\ncd "$HOME" || exit 1\n'
             '[ -n "$SSH_ORIGINAL_COMMAND" ] || exec "${SHELL:-/bin/sh}" -l\n'
+            # So that a test can ask what has ever been on a command line there.
+            f"printf '%s\\n' \"$SSH_ORIGINAL_COMMAND\" >> '{here}/commands'\n"
             'exec "${SHELL:-/bin/sh}" -c "$SSH_ORIGINAL_COMMAND"\n',
         )
     certificates_only = data["behaviour"]["match"] == "required"

@@ -10,8 +10,10 @@ import contextlib
 import os
 import re
 import stat
+import subprocess
 import sys
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,6 +35,7 @@ REGISTRY = f"""#!/bin/sh
 # An engine whose registry, nvcr.io, wants a login; what it hands out is the local image.
 real="$HOME/bin/docker-real"
 config="$HOME/.docker"
+echo "$@" >> "$HOME/../docker-calls"
 [ "$1" != --config ] || {{ config=$2; shift 2; }}
 case "$1 $2" in
 "login --username")
@@ -93,15 +96,33 @@ def test_no_secret_is_left_anywhere(
     assert logins, "the key of NGC was not used"
     assert not any("/.docker" in text for text in logins), "it would stay on the machine"
     assert not any(value in out for value in secrets.values())
+    # Every command line of brev, docker and SSH is in files, too, which are searched below.
     assert watch.on_command_lines == set()
     assert watch.readable_by_others == set()
     new = set(Path("/tmp/ray").glob("session_2*")) - sessions
+    assert new, "Ray's own files are elsewhere"
     roots = [tmp_path, *(path for path in new if not path.is_symlink())]
     left = holding(secrets, roots)
     # What the CLI itself keeps of its session, and what the account knows of its tokens.
     known = {emulator.home / ".brev" / "credentials.json", emulator.directory / "account.json"}
     assert {path: names for path, names in left.items() if path not in known} == {}
+    assert left.keys() == known, "the search itself finds what is there"
     assert not exposed(emulator.home / ".brev" / "credentials.json", emulator.home)
+
+
+def test_the_watch_sees_what_it_is_to_see(tmp_path: Path) -> None:
+    secrets = {"A": f"planted{uuid.uuid4().hex}"}
+    machine = tmp_path / "brev" / "instances" / "i1"
+    machine.mkdir(parents=True)
+    for name, mode in (("open", 0o644), ("closed", 0o600)):
+        (machine / name).write_text(secrets["A"])
+        (machine / name).chmod(mode)
+    encoded = base64.b64encode(f"x{secrets['A']}".encode()).decode()
+    with Watch(secrets, tmp_path) as watch:
+        subprocess.run(["sh", "-c", "sleep 1; true", encoded], check=True)
+        time.sleep(0.5)
+    assert len(watch.on_command_lines) == 1
+    assert watch.readable_by_others == {f"['A']: {machine / 'open'}"}
 
 
 class Watch:
@@ -176,7 +197,7 @@ def found_in(secrets: dict[str, str], data: bytes) -> list[str]:
     decoded = b""
     for word in re.findall(rb"[A-Za-z0-9+/]{32,}", data):
         with contextlib.suppress(ValueError):
-            decoded += base64.b64decode(word[: len(word) // 4 * 4])
+            decoded += base64.b64decode(word + b"=" * (-len(word) % 4))
     text = data + decoded
     return [name for name, value in secrets.items() if value.encode() in text]
 
