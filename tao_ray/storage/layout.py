@@ -79,5 +79,6 @@ def refuse_nesting(storage: Storage, key: str) -> None:
     for parent in ancestors(key):
         if storage.exists(parent):
             raise ValueError(f"{key!r} would lie below the artifact {parent!r}")
-    if not storage.exists(key) and (inner := storage.list(key)):
+    # Asked again: another writer of this key may just have replaced the artifact.
+    if not storage.exists(key) and (inner := storage.list(key)) and not storage.exists(key):
         raise ValueError(f"{key!r} would swallow other artifacts ({next(iter(inner))!r})")

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -101,17 +100,15 @@ def test_subcommands_come_from_the_command(toy: Toy) -> None:
     assert found == {"retrain": "train", "script": "script", "module": "evaluate"}
 
 
-def test_packages_of_the_bank_load_quickly(shared_dir: Path) -> None:
+def test_packages_of_the_bank_load(shared_dir: Path) -> None:
     models = shared_dir / "tao-bank" / "skills" / "models"
     directories = sorted(models.iterdir())
     assert len(directories) == 8
     for directory in directories:
-        start = time.perf_counter()
         package = load_package(str(directory), Path("/"))
         action = package.action("train")
         assert action.schema is not None
         assert action.template is not None
-        assert time.perf_counter() - start < 0.3
         info = yaml.safe_load((directory / "references" / "skill_info.yaml").read_text())
         assert set(package.actions) == set(info["actions"])
         declared = sum(len(a.get("inputs") or {}) for a in info["actions"].values())
