@@ -96,6 +96,23 @@ def publish(
     return f"stored: {uri} ({stored / 1e6:.1f} MB)"
 
 
+def publish_job(place: str, run_dir: RunDir, results: Path) -> str:
+    """Store the records of a single job, and what it wrote, at the URI `place`; a line for the
+    user. As with a run, a job is not lost over a bucket."""
+    try:
+        storage = open_storage(place)
+        stored = 0
+        for path in sorted(run_dir.path.iterdir()):
+            if path.is_file() and path.suffix in (".json", ".txt", ".yaml", ".toml"):
+                stored += _store(storage, path, f"{run_dir.id}/{path.name}")
+        if results.is_dir():
+            stored += _store(storage, results, f"{run_dir.id}/{RESULTS_DIR}")
+    except (TaoRayError, OSError) as error:
+        text = error.message if isinstance(error, TaoRayError) else str(error)
+        return f"not stored in {place}: {text}; it is in {run_dir.path}"
+    return f"stored: {storage.uri}/{run_dir.id} ({stored / 1e6:.1f} MB)"
+
+
 def _store_checkpoint(storage: Storage, run_dir: RunDir, result: Result, platform: Platform) -> int:
     """Store the winner's checkpoint, and say in the result where. Bytes stored."""
     best: dict[str, Any] = result.best or {}

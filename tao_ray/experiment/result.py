@@ -16,7 +16,7 @@ from tao_ray.experiment.collect import trial_record
 from tao_ray.experiment.plan import Plan
 from tao_ray.experiment.retention import retention_summary
 from tao_ray.experiment.run_dir import RunDir
-from tao_ray.experiment.staging import original_data, staging_of
+from tao_ray.experiment.staging import original, original_data, staging_of
 from tao_ray.files import write_text
 from tao_ray.network.spec import build_spec
 from tao_ray.platforms.base import KeepsCopies, Platform
@@ -109,7 +109,7 @@ def _result_data(
             "network": network.name,
             "action": network.action.name,
             "image": network.image,
-            "base_checkpoint": config.model.checkpoint,
+            "base_checkpoint": original(config.model.checkpoint, staging),
         },
         "platform": {"kind": config.platform.kind if config.platform else "local"},
         "data": original_data(config.data, staging).model_dump(mode="json", exclude_none=True),

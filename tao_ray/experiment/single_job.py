@@ -1,7 +1,8 @@
 """One job of any action, on the path of a search's jobs: preflight, launch, stream, fetch, release.
 
 Its directory is ``<results>/<name>-<action>/<time>/``: ``experiment.yaml``, ``spec.yaml``,
-``status.json``, ``log.txt``, ``result.json``, and what the job wrote.
+``status.json``, ``log.txt``, ``result.json``, and what the job wrote. With ``results`` in a bucket
+all of it is stored there, too.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -21,7 +23,9 @@ from tao_ray.experiment.data_checks import data_checks
 from tao_ray.experiment.jobs import Ended, JobPlan, run_job
 from tao_ray.experiment.machines import machines
 from tao_ray.experiment.preflight import Preflight, network_checks, require_ok, results_checks
-from tao_ray.experiment.run_dir import RunDir, results_root
+from tao_ray.experiment.publish import bucket_checks, publish_job
+from tao_ray.experiment.run_dir import RunDir, is_uri, results_root
+from tao_ray.experiment.staging import STAGED_DATA, stage
 from tao_ray.files import write_text
 from tao_ray.journal import Journal
 from tao_ray.network.resolve import resolve_action
@@ -53,23 +57,12 @@ def run_single_job(
     config: RunConfig, action: str, answers: Answers, console: Console, *, logs: bool = False
 ) -> SingleJob:
     """Run `action` once. logs: show the job's own output too. Raises TaoRayError."""
-    network = resolve_action(config.model, config.data, config.directory, action)
     root = results_root(config.results)
     platform, gpus = open_platform(config.platform, root, 1)
-    checkpoint = config.model.checkpoint
-    takes_weights = network.wiring.checkpoint_keys and action != config.model.action
-    job = JobPlan(
-        network,
-        id=f"{action}-1",
-        workspace=action,
-        gpus=gpus,
-        num_epochs=config.search.max_epochs if network.conventions.epoch_keys else None,
-        start_from=checkpoint if takes_weights else None,
-        checkpoint_interval=config.checkpoint.interval,
-        train_sample_count=config.data.train_sample_count,
-    )
+    job = _job(config, action, gpus)
+    network = job.network
     checks = network_checks(config, network)
-    checks += [*platform.preflight(), *results_checks(config)]
+    checks += [*platform.preflight(), *results_checks(config), *bucket_checks(config)]
     checks += data_checks(config, network, platform)[0]
     require_ok(Preflight(tuple(checks)), console)
     job.spec(platform)  # what is wrong with it is better said before anything exists
@@ -81,8 +74,27 @@ def run_single_job(
     run_dir = RunDir.create(root, f"{config.name}-{action}")
     write_text(run_dir.experiment, yaml.safe_dump(config.dump(), sort_keys=False))
     platform, _ = open_platform(config.platform, run_dir.jobs, 1)
+    say = partial(console.print, markup=False, soft_wrap=True)
+    record = run_dir.evaluation("data_staging")
+    config, _ = stage(config, [network], platform, root / STAGED_DATA, record, say)
+    job = _job(config, action, gpus)
     console.print(f"{network.name} {action} in {run_dir.path}", markup=False, soft_wrap=True)
     return _Run(config, job, platform, run_dir, console, logs).run()
+
+
+def _job(config: RunConfig, action: str, gpus: int) -> JobPlan:
+    network = resolve_action(config.model, config.data, config.directory, action)
+    takes_weights = network.wiring.checkpoint_keys and action != config.model.action
+    return JobPlan(
+        network,
+        id=f"{action}-1",
+        workspace=action,
+        gpus=gpus,
+        num_epochs=config.search.max_epochs if network.conventions.epoch_keys else None,
+        start_from=config.model.checkpoint if takes_weights else None,
+        checkpoint_interval=config.checkpoint.interval,
+        train_sample_count=config.data.train_sample_count,
+    )
 
 
 class _Run:
@@ -133,7 +145,15 @@ class _Run:
             self._say(f"  -> {ended.failure.kind.remedy}")
         data = self._write(DONE if ended.failure is None else FAILED, ended)
         self._say(f"result: {self._run_dir.result}")
+        if is_uri(self._config.results):
+            self._say(publish_job(str(self._config.results), self._run_dir, self._results()))
         return SingleJob(self._run_dir.path, data)
+
+    def _results(self) -> Path:
+        """What the job wrote, on this host."""
+        if isinstance(self._platform, SharesFiles):
+            return Path(self._job.results_dir(self._platform))
+        return self._run_dir.path / RESULTS_DIR
 
     def _follow(self, log: BinaryIO) -> Ended:
         hours = self._config.failures.job_timeout_hours

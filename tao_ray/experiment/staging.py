@@ -7,7 +7,8 @@ that comes out names the staged places, so every job of the run (trials, evaluat
 Each location has one record, in ``evaluations/data_staging.json``:
 
 ======== ========================================================================================
-source   as the configuration names it; keys: the keys of `data` it is the value of
+source   as the configuration names it; keys: the keys of `data` it is the value of, or
+         "model.checkpoint", "model.teacher"
 status   "staged" | "reused" (from an earlier run) | "in place" | "not staged"
 path     where jobs read it; bytes, files: what was fetched or unpacked; seconds: how long it took
 reason   why, for "not staged"
@@ -38,7 +39,8 @@ from tao_ray.files import write_text
 from tao_ray.platforms.base import Check, Platform, SharesFiles
 
 if TYPE_CHECKING:
-    from tao_ray.config import DataConfig
+    from tao_ray.config import DataConfig, RunConfig
+    from tao_ray.network.network import Network
 
 STAGED_DATA = ".data"
 """Name of the folder beside the runs that holds what was staged for them."""
@@ -56,32 +58,56 @@ def stage_data(
     cache: where staged data is kept for all runs. What an earlier call staged is found again.
     Raises TaoRayError: not enough space, unreadable archive, S3 refuses.
     """
-    locations = _locations(plan.config.data)
+    measure = find_measure(plan)
+    networks = [plan.network, *([measure.network] if isinstance(measure, Measure) else [])]
+    config, records = stage(plan.config, networks, platform, cache, record, say)
+    if config is not plan.config:
+        plan = make_plan(config, plan.train_sample_count)
+    return plan, [_warning(r, plan.settings.trials) for r in records if r["status"] == NOT_STAGED]
+
+
+def stage(
+    config: RunConfig,
+    networks: Sequence[Network],
+    platform: Platform,
+    cache: Path,
+    record: Path,
+    say: Callable[[str], None],
+) -> tuple[RunConfig, list[dict[str, Any]]]:
+    """Stage what `networks` read: the configuration that names it there, a record per location.
+
+    Arguments and errors: see `stage_data`.
+    """
     shared = _is_shared(platform)
     records = []
-    for source, keys in locations.items():
+    for source, keys in _locations(config).items():
         began = time.monotonic()
-        done = _stage(plan, source, cache, say) if shared else _unstaged(source)
+        done = _stage(networks, source, cache, say) if shared else _unstaged(source)
         seconds = round(time.monotonic() - began, 3)
         records.append({"source": source, "keys": keys, **done, "seconds": seconds})
     downloads = [
         {"key": d.key, "source": d.link, "path": d.destination, "status": "fetched by the job"}
-        for d in plan.network.downloads
+        for d in networks[0].downloads
     ]
     record.parent.mkdir(exist_ok=True)
     write_text(record, json.dumps({"data": records, "downloads": downloads}, indent=1))
     moved = {r["source"]: r["path"] for r in records if r["status"] in (STAGED, REUSED)}
     if moved:
-        data = _renamed(plan.config.data, moved)
-        config = plan.config.model_copy(update={"data": data})
-        plan = make_plan(config, plan.train_sample_count)
-    return plan, [_warning(r, plan.settings.trials) for r in records if r["status"] == NOT_STAGED]
+        weights = {name: moved.get(uri, uri) for name, uri in _weights(config).items()}
+        model = config.model.model_copy(update=weights)
+        config = config.model_copy(update={"data": _renamed(config.data, moved), "model": model})
+    return config, records
 
 
 def staging_of(record: Path) -> list[dict[str, Any]]:
     """What `stage_data` has recorded of each location; nothing if it was not called."""
     found: list[dict[str, Any]] = json.loads(record.read_text())["data"] if record.exists() else []
     return found
+
+
+def original(path: str | None, records: Sequence[Mapping[str, Any]]) -> str | None:
+    """Where what is at a staged path came from; any other path as it is."""
+    return next((str(r["source"]) for r in records if r["path"] == path), path)
 
 
 def original_data(data: DataConfig, records: Sequence[Mapping[str, Any]]) -> DataConfig:
@@ -93,7 +119,7 @@ def unstaged(plan: Plan, platform: Platform) -> list[Check]:
     """What `stage_data` could not stage, without staging anything."""
     if _is_shared(platform):
         return []
-    records = [{"source": s, **_unstaged(s)} for s in _locations(plan.config.data)]
+    records = [{"source": s, **_unstaged(s)} for s in _locations(plan.config)]
     return [_warning(r, plan.settings.trials) for r in records if r["status"] == NOT_STAGED]
 
 
@@ -101,9 +127,17 @@ def _is_shared(platform: Platform) -> bool:
     return isinstance(platform, SharesFiles) and platform.shares_files
 
 
-def _locations(data: DataConfig) -> dict[str, list[str]]:
-    """Every location the configuration names, with the keys of `data` that hold it."""
+def _weights(config: RunConfig) -> dict[str, str]:
+    """The weights that jobs start from, by their key in `model`."""
+    named = {"checkpoint": config.model.checkpoint, "teacher": config.model.teacher}
+    return {name: uri for name, uri in named.items() if uri}
+
+
+def _locations(config: RunConfig) -> dict[str, list[str]]:
+    """Every location the configuration names, with the keys of `data` that hold it, and weights
+    that are on S3."""
     found: dict[str, list[str]] = {}
+    data = config.data
     for key in _NAMED:
         value = getattr(data, key)
         for text in [value] if isinstance(value, str) else value or []:
@@ -112,6 +146,9 @@ def _locations(data: DataConfig) -> dict[str, list[str]]:
         for text in [value] if isinstance(value, str) else value if isinstance(value, list) else []:
             if isinstance(text, str) and text.startswith(("s3://", "/")):
                 found.setdefault(text, []).append(key)
+    for name, uri in _weights(config).items():
+        if uri.startswith("s3://"):
+            found.setdefault(uri, []).append(f"model.{name}")
     return found
 
 
@@ -147,7 +184,10 @@ def _warning(record: Mapping[str, Any], trials: int) -> Check:
 # -- one location ----------------------------------------------------------------------------------
 
 
-def _stage(plan: Plan, source: str, cache: Path, say: Callable[[str], None]) -> dict[str, Any]:
+def _stage(
+    networks: Sequence[Network], source: str, cache: Path, say: Callable[[str], None]
+) -> dict[str, Any]:
+    archives = _archives_in(networks, source)
     if source.startswith("s3://"):
         objects = _s3_objects(source)
         signature = [(o["Key"], o["Size"], o["ETag"]) for o in objects]
@@ -156,30 +196,28 @@ def _stage(plan: Plan, source: str, cache: Path, say: Callable[[str], None]) -> 
         def fill(place: Path) -> None:
             say(f"staging {source} ({size / 1e6:.1f} MB)")
             _fetch(source, objects, place)
-            for archive in sorted(_archives_in(plan, source)):
+            for archive in sorted(archives):
                 packed = place / archive
                 if packed.is_file():
                     _unpack(packed, packed.parent)
                     packed.unlink()
 
         return _once(cache, source, signature, size, fill)
-    archives = {a for a in _archives_in(plan, source) if Path(source, a).is_file()}
-    if not archives:
+    present = {a for a in archives if Path(source, a).is_file()}
+    if not present:
         return {"status": IN_PLACE, "path": source, "bytes": 0, "files": 0}
-    stats = {a: Path(source, a).stat() for a in sorted(archives)}
+    stats = {a: Path(source, a).stat() for a in sorted(present)}
     signature = [(a, s.st_size, s.st_mtime_ns) for a, s in stats.items()]
 
     def unpack(place: Path) -> None:
-        say(f"unpacking {', '.join(sorted(archives))} of {source}")
-        _mirror(Path(source), place, archives)
+        say(f"unpacking {', '.join(sorted(present))} of {source}")
+        _mirror(Path(source), place, present)
 
     return _once(cache, source, signature, sum(s.st_size for s in stats.values()), unpack)
 
 
-def _archives_in(plan: Plan, source: str) -> set[str]:
+def _archives_in(networks: Sequence[Network], source: str) -> set[str]:
     """The archives below `source` that a job wants as a folder."""
-    measure = find_measure(plan)
-    networks = [plan.network, *([measure.network] if isinstance(measure, Measure) else [])]
     base = f"{source.rstrip('/')}/"
     return {
         s.uri.removeprefix(base)
