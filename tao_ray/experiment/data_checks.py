@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from tao_ray.config.brev import BrevPlatformConfig
 from tao_ray.network.network import Network
 from tao_ray.network.spec import get_path
 from tao_ray.platforms.base import Check, Platform, RentsMachines, SharesFiles
@@ -21,6 +22,7 @@ from tao_ray.platforms.base import Check, Platform, RentsMachines, SharesFiles
 if TYPE_CHECKING:
     from tao_ray.config import RunConfig
 
+_S3_NAMES = (("ACCESS_KEY", "SECRET_KEY"), ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"))
 _LARGEST_ANNOTATION = 256 << 20
 _LARGEST_DOWNLOAD = 32 << 20
 _IMAGES = (".jpg", ".jpeg", ".png", ".bmp", ".ppm", ".pgm", ".tif", ".tiff", ".webp")
@@ -158,7 +160,26 @@ def data_checks(
         if contents.samples is not None and source.trains:
             annotated = source.uri.endswith((".json", ".jsonl"))
             counts[source.key] = (annotated, contents.samples)
+    checks += _credentials_of_jobs(config, network)
     return checks, _total(counts)
+
+
+def _credentials_of_jobs(config: RunConfig, network: Network) -> Iterator[Check]:
+    """Whether jobs on rented machines are given what they read S3 with."""
+    platform = config.platform
+    if not isinstance(platform, BrevPlatformConfig) or platform.instance is not None:
+        return
+    given = {*platform.env, *platform.pass_env}
+    reads = any(source.uri.startswith("s3://") for source in sources(config, network))
+    if reads and not any({*pair} <= given for pair in _S3_NAMES):
+        yield Check(
+            "data credentials",
+            False,
+            "jobs read from S3, and platform.pass_env hands them no credentials",
+            "platform.pass_env: [AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY], unless the data is "
+            "public",
+            warning=True,
+        )
 
 
 def _elsewhere(

@@ -7,6 +7,7 @@ a driver that takes over goes on with what it finds undone in the journal.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -21,6 +22,7 @@ from tao_ray.trial.job import RESULTS_DIR, result_files
 from tao_ray.trial.state import PAUSED, Objective, RunState
 
 _PARALLEL = 3
+_RETRY_S = 10.0
 
 
 class Keeper:
@@ -41,6 +43,7 @@ class Keeper:
         self._pool = ThreadPoolExecutor(_PARALLEL, thread_name_prefix="keep")
         self._at_work: dict[str, Future[None]] = {}
         self._synced: dict[str, int] = {}
+        self._not_before: dict[str, float] = {}
 
     def look(self, state: RunState, donors: Iterable[WeightsFrom]) -> None:
         """Start the copies that are due. Returns at once. donors: as for `needs_of`."""
@@ -48,7 +51,7 @@ class Keeper:
             return
         donors = list(donors)
         for lease in state.ledger.leases.values():
-            if self._is_busy(lease.workspace):
+            if self._is_busy(lease.workspace) or self._failed_lately(lease.workspace):
                 continue
             if lease.returned is None:
                 trial = state.trials.get(lease.workspace)
@@ -81,6 +84,18 @@ class Keeper:
     def _is_busy(self, workspace: str) -> bool:
         at_work = self._at_work.get(workspace)
         return at_work is not None and not at_work.done()
+
+    def _failed_lately(self, workspace: str) -> bool:
+        """The last copy failed, and it is too early for another attempt."""
+        copy = self._at_work.get(workspace)
+        if copy is None or copy.exception() is None:
+            self._not_before.pop(workspace, None)
+            return False
+        due = self._not_before.setdefault(workspace, time.monotonic() + _RETRY_S)
+        if time.monotonic() < due:
+            return True
+        del self._not_before[workspace]
+        return False
 
     def _begin(self, state: RunState, lease: Lease, donors: list[WeightsFrom]) -> None:
         if not state.ledger.machines[lease.machine].exists:

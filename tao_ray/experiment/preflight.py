@@ -168,6 +168,11 @@ def _credentials(config: RunConfig, network: Network) -> Iterator[Check]:
         keys = ", ".join(network.secrets)
         remedy = "use platform.link: ssh, or leave out model.key"
         yield Check("model.key", False, f"{keys}: `brev exec` would show it", remedy)
+    if _is_rented(config) and (network.image or "").startswith("nvcr.io/"):
+        there = bool(os.environ.get("NGC_KEY") or os.environ.get("NGC_API_KEY"))
+        text = "the login to nvcr.io, for the image"
+        remedy = "" if there else "export NGC_KEY=..., unless the image is open to all"
+        yield Check("variable NGC_KEY", there, text, remedy, warning=True)
     if network.package is None:
         return
     for name in network.package.required_credentials:
@@ -176,6 +181,12 @@ def _credentials(config: RunConfig, network: Network) -> Iterator[Check]:
     for name, condition in network.package.conditional_credentials.items():
         remedy = _what_is_missing(config, name)
         yield Check(f"variable {name}", not remedy, str(condition), remedy, warning=True)
+
+
+def _is_rented(config: RunConfig) -> bool:
+    """Machines are new, so nothing that was set up on them by hand is there."""
+    platform = config.platform
+    return isinstance(platform, BrevPlatformConfig) and platform.instance is None
 
 
 def _what_is_missing(config: RunConfig, name: str) -> str:

@@ -337,3 +337,22 @@ def test_a_local_path_is_refused_on_rented_machines_unless_vouched_for(
     (check,), samples = data_checks(config, make_plan(config).network, rented)
     assert (check.ok, check.warning, samples) == (vouched, False, None)
     assert ("s3://" in check.remedy) is not vouched
+
+
+def test_what_jobs_on_new_machines_lack_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("NGC_KEY", "NGC_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    sections = {**BARE_SECTIONS, "model": {**BARE, "image": "nvcr.io/nvidia/tao:1"}}
+    data = {TRAIN_KEY: "s3://bucket/train.json"}
+    config = configure(tmp_path, data=data, **sections, platform={"kind": "brev"})
+    network = make_plan(config).network
+    checks = {c.name: c for c in network_checks(config, network)}
+    assert "export NGC_KEY" in checks["variable NGC_KEY"].remedy
+    found, _ = data_checks(config, network, None)
+    assert "platform.pass_env" in {c.name: c for c in found}["data credentials"].remedy
+    passed = {"kind": "brev", "pass_env": ["ACCESS_KEY", "SECRET_KEY"]}
+    config = configure(tmp_path, data=data, **sections, platform=passed)
+    found, _ = data_checks(config, network, None)
+    assert "data credentials" not in {c.name for c in found}

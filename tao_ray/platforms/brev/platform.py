@@ -11,6 +11,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import paramiko
+
 from tao_ray.errors import TaoRayError
 from tao_ray.files import write_text
 from tao_ray.journal import FILE_NAME, JournalWriter
@@ -135,6 +137,7 @@ class BrevPlatform(RentedPlatform):
             checks.append(_checked("brev types", lambda: self._types_text()))
             checks += [_checked("brev create", lambda: _flags(cli, self._spec))]
         if checks[1].ok:
+            checks.append(_checked("brev ssh", lambda: _ssh_key(cli)))
             checks += _session(cli, self._hours)
         checks += _pod()
         checks += [
@@ -199,6 +202,22 @@ def _flags(cli: BrevCli, spec: object) -> str:
     for flag, _ in spec.options:
         cli.require("create", flag)
     return "all options that are set are known to this CLI"
+
+
+def _ssh_key(cli: BrevCli) -> str:
+    cli.refresh()
+    key = cli.ssh_config.with_name("brev.pem")
+    if not key.exists():
+        return "by certificates that the CLI makes when they are needed"
+    try:
+        paramiko.PKey.from_path(key)
+    except (OSError, ValueError, paramiko.SSHException) as error:
+        raise BrevError(
+            f"the SSH key cannot be used: {error}",
+            where=str(key),
+            remedy=f"rm {key}, then `brev refresh`",
+        ) from error
+    return f"key {key}"
 
 
 def _session(cli: BrevCli, needed: float | None) -> Iterator[Check]:

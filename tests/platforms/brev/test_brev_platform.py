@@ -296,6 +296,7 @@ def test_preflight_finds_nothing_wrong(run: Path) -> None:
     checks = {check.name: check for check in opened(run).preflight()}
     assert [c for c in checks.values() if not c.ok and not c.warning] == []
     assert "l40s-1x.north" in checks["brev types"].detail
+    assert checks["brev ssh"].detail.endswith(".brev/brev.pem")
     assert not checks["platform.ready_timeout"].ok
 
 
