@@ -27,7 +27,7 @@ from tao_ray.experiment.run_dir import RunDir
 from tao_ray.journal import read_events
 from tao_ray.trial.failure import FailureKind
 
-_WAIT_S = 300.0
+_WAIT_S = 900.0
 
 
 @dataclass(frozen=True)

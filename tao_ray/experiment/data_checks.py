@@ -130,14 +130,17 @@ def _texts(key: str, value: Any) -> Iterator[tuple[str, str]]:
 def data_checks(
     config: RunConfig, network: Network, platform: Platform | None
 ) -> tuple[list[Check], int | None]:
-    """One check per source, and the number of training samples if it could be counted."""
+    """One check per place, and the number of training samples if it could be counted."""
     here = isinstance(platform, SharesFiles)
     checks, counts = [], {}
     package = network.package
     data_format = config.data.format or (package.data_format if package else None)
     s3 = _S3()
+    places: dict[str, list[Source]] = {}
     for source in sources(config, network):
-        name = f"data {source.key}"
+        places.setdefault(source.uri, []).append(source)
+    for source, *others in places.values():
+        name = f"data {source.key}" + "".join(f", {other.key}" for other in others)
         scheme = urlsplit(source.uri).scheme
         if scheme == "s3":
             missing, contents = s3.look(source.uri, data_format)
@@ -157,9 +160,10 @@ def data_checks(
         problem = f": {contents.problem}" if contents.problem else ""
         remedy = f"correct the file, or data.format (now {data_format})" if problem else ""
         checks.append(Check(name, not problem, f"{source.uri}{seen}{problem}", remedy))
-        if contents.samples is not None and source.trains:
+        if contents.samples is not None:
             annotated = source.uri.endswith((".json", ".jsonl"))
-            counts[source.key] = (annotated, contents.samples)
+            trained = [s.key for s in (source, *others) if s.trains]
+            counts |= dict.fromkeys(trained, (annotated, contents.samples))
     checks += _credentials_of_jobs(config, network)
     return checks, _total(counts)
 

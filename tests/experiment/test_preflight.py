@@ -221,6 +221,8 @@ def test_sets_are_added_up_and_a_set_is_counted_once(tmp_path: Path) -> None:
     found = preflight(configure(tmp_path, **BARE_SECTIONS, data=data))
     assert found.plan is not None
     assert found.plan.train_sample_count == 10
+    looked_at = [c.detail.split(",")[0] for c in found.checks if c.name.startswith("data ")]
+    assert len(looked_at) == len(set(looked_at)) == 4
 
 
 def test_images_by_class_are_counted(tmp_path: Path) -> None:
