@@ -2,7 +2,8 @@
 """Write what the documentation says about keys from their models. Run it after changing them.
 
 docs/configuration.md is generated as a whole, from tao_ray/config. In docs/algorithms.md the table
-of each algorithm's knobs is, between ``<!-- knobs: NAME -->`` and ``<!-- end of knobs -->``.
+of each algorithm's knobs is, between ``<!-- knobs: NAME -->`` and ``<!-- end of knobs -->``, and
+in docs/operations.md that of failure kinds, between ``<!-- kinds -->`` and ``<!-- end of kinds -->``.
 """
 
 from __future__ import annotations
@@ -29,10 +30,13 @@ from tao_ray.config.base import Section
 from tao_ray.config.describe import hints, section_of, words
 from tao_ray.config.sources import SourceConfig
 from tao_ray.search import options_model
+from tao_ray.trial.failure import FailureKind
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 TARGET = DOCS / "configuration.md"
 ALGORITHMS_PAGE = DOCS / "algorithms.md"
+OPERATIONS_PAGE = DOCS / "operations.md"
+_KINDS = re.compile(r"(<!-- kinds -->\n).*?(<!-- end of kinds -->)", re.DOTALL)
 _KNOBS = re.compile(r"(<!-- knobs: (\w+) -->\n).*?(<!-- end of knobs -->)", re.DOTALL)
 
 INTRODUCTION = """\
@@ -222,9 +226,22 @@ def _names() -> str:
     return "\n".join(lines) + "\n"
 
 
+def with_kinds(page: str) -> str:
+    """The page with the table of failure kinds as they are now."""
+    lines = ["| Kind | What it means | Tried again | What to do |", "|---|---|---|---|"]
+    for kind in FailureKind:
+        again = "yes" if kind.retried else ""
+        lines.append(f"| `{kind.value}` | {kind.cause} | {again} | {kind.remedy} |")
+    table = "\n".join(lines) + "\n"
+    return _KINDS.sub(lambda match: match[1] + table + match[2], page)
+
+
 if __name__ == "__main__":
     TARGET.write_text(render(), encoding="utf-8")
     ALGORITHMS_PAGE.write_text(
         with_knobs(ALGORITHMS_PAGE.read_text(encoding="utf-8")), encoding="utf-8"
     )
-    print(f"wrote {TARGET} and the knobs in {ALGORITHMS_PAGE}")
+    OPERATIONS_PAGE.write_text(
+        with_kinds(OPERATIONS_PAGE.read_text(encoding="utf-8")), encoding="utf-8"
+    )
+    print(f"wrote {TARGET}, the knobs in {ALGORITHMS_PAGE} and the kinds in {OPERATIONS_PAGE}")

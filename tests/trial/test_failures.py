@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import re
 import shlex
 import time
@@ -30,6 +31,7 @@ from tao_ray.trial.failure import Failure, FailureKind
 from tao_ray.trial.setup import Outcome
 from tao_ray.trial.supervisor import Supervisor
 
+REPO = Path(__file__).resolve().parents[2]
 EPOCH = '{"epoch": 0, "kpi": {"acc": 0.5}, "status": "RUNNING", "message": "m"}'
 FAILED = '{"status": "FAILURE", "message": "%s"}'
 
@@ -234,6 +236,17 @@ def test_only_what_says_nothing_of_the_configuration_is_tried_again() -> None:
 def test_every_kind_has_a_text_of_its_own() -> None:
     assert len({kind.cause for kind in FailureKind}) == len(FailureKind)
     assert len({kind.remedy for kind in FailureKind} - {""}) >= len(FailureKind) - 2
+
+
+def test_the_documented_kinds_are_these() -> None:
+    page = (REPO / "docs" / "operations.md").read_text()
+    spec = importlib.util.spec_from_file_location("gen_docs", REPO / "scripts" / "gen_docs.py")
+    assert spec is not None
+    assert spec.loader is not None
+    generator = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(generator)
+    assert generator.with_kinds(page) == page, "run scripts/gen_docs.py"
+    assert all(f"| `{kind.value}` |" in page for kind in FailureKind)
 
 
 def test_a_real_tao_failure(shared_dir: Path) -> None:
