@@ -3,7 +3,8 @@
 
 docs/configuration.md is generated as a whole, from tao_ray/config. In docs/algorithms.md the table
 of each algorithm's knobs is, between ``<!-- knobs: NAME -->`` and ``<!-- end of knobs -->``, and
-in docs/operations.md that of failure kinds, between ``<!-- kinds -->`` and ``<!-- end of kinds -->``.
+in docs/operations.md that of failure kinds, between ``<!-- kinds -->`` and
+``<!-- end of kinds -->``.
 """
 
 from __future__ import annotations

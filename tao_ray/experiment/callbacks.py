@@ -14,8 +14,8 @@ from tao_ray.trial.state import RunState, TrialState
 if TYPE_CHECKING:
     from tao_ray.experiment.plan import Plan
     from tao_ray.experiment.result import Result
-    from tao_ray.experiment.run import View
     from tao_ray.experiment.run_dir import RunDir
+    from tao_ray.experiment.view import View
 
 OnTrial = Callable[[dict[str, Any]], object]
 OnEpoch = Callable[[str, int, Mapping[str, float]], object]

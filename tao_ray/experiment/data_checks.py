@@ -132,7 +132,8 @@ def data_checks(
 ) -> tuple[list[Check], int | None]:
     """One check per place, and the number of training samples if it could be counted."""
     here = isinstance(platform, SharesFiles)
-    checks, counts = [], {}
+    checks: list[Check] = []
+    counts: dict[str, tuple[bool, int]] = {}
     package = network.package
     data_format = config.data.format or (package.data_format if package else None)
     s3 = _S3()

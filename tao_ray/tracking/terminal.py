@@ -45,7 +45,7 @@ _WIDEST = 1000
 
 
 class TerminalView:
-    """Implements `experiment.run.View`."""
+    """Implements `experiment.view.View`."""
 
     def __init__(self) -> None:
         self._console = Console()

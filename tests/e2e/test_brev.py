@@ -241,6 +241,7 @@ def test_the_baseline_has_a_cap_of_its_own_and_trials_are_evaluated_on_their_mac
         model={"checkpoint": str(tmp_path / "start" / "train" / "model_epoch_000.pth")},
         search={"trials": 2, "exclude": ["model.hidden_dim"]},
         objective={"source": "evaluate"},
+        data={"on_instance": True},
         platform={"type": "l40s-1x.north"},
         budget={"baseline_usd": 20.1},
     )
