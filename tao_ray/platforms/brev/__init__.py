@@ -17,8 +17,9 @@ from tao_ray.platforms.brev.errors import (
     BrevUnsupportedError,
 )
 from tao_ray.platforms.brev.names import PREFIX, is_ours, machine_name, run_prefix
-from tao_ray.platforms.brev.provider import BrevProvider, Progress, Times
+from tao_ray.platforms.brev.provider import BrevProvider
 from tao_ray.platforms.brev.records import Instance, InstanceType, Organization
+from tao_ray.platforms.brev.steps import Progress, Times
 from tao_ray.platforms.brev.types import NoTypeError, TypeRequest, choose_types
 
 __all__ = [

@@ -19,10 +19,10 @@ from tao_ray.journal import FILE_NAME, JournalWriter
 from tao_ray.platforms.base import Check
 from tao_ray.platforms.brev.cli import BrevCli
 from tao_ray.platforms.brev.errors import BrevError
-from tao_ray.platforms.brev.provider import Times
 from tao_ray.platforms.brev.reaping import start_reaper
 from tao_ray.platforms.brev.records import InstanceType
 from tao_ray.platforms.brev.spec import BrevSpec, pool_settings
+from tao_ray.platforms.brev.steps import Times
 from tao_ray.platforms.brev.types import TypeRequest, choose_types
 from tao_ray.platforms.kept import KeptFiles
 from tao_ray.platforms.machine import Engine

@@ -13,8 +13,9 @@ from tao_ray.platforms.brev.account import Shared
 from tao_ray.platforms.brev.cli import BrevCli
 from tao_ray.platforms.brev.exec import ExecMachine
 from tao_ray.platforms.brev.names import machine_name
-from tao_ray.platforms.brev.provider import BrevProvider, Progress, Times
+from tao_ray.platforms.brev.provider import BrevProvider
 from tao_ray.platforms.brev.records import InstanceType
+from tao_ray.platforms.brev.steps import Progress, Times
 from tao_ray.platforms.fleet import PoolSettings, Prepare
 from tao_ray.platforms.host_keys import HostKeys
 from tao_ray.platforms.machine import Engine, Machine, MachineShape
