@@ -276,7 +276,7 @@ class SearchLoop:
             "metric": plan.objective.metric,
             "direction": plan.objective.direction,
             "at": plan.objective.at,
-            "guide": _guide(plan),
+            "guide": guide_of(plan),
             "trials": plan.settings.trials,
             "max_epochs": plan.max_epochs,
             "max_concurrent": plan.settings.max_concurrent,
@@ -287,7 +287,7 @@ class SearchLoop:
         }
 
 
-def _guide(plan: Plan) -> dict[str, str] | None:
+def guide_of(plan: Plan) -> dict[str, str] | None:
     """What rungs decide by, where it is not the objective."""
     guide = plan.evaluation.guide if plan.evaluation else None
     return {"metric": guide.metric, "direction": guide.direction} if guide else None

@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tracking"))
 from wandb_files import recorded_runs
 
 pytestmark = pytest.mark.slow
-WAIT_S = 600
+WAIT_S = 1200
 TRIALS = 12
 
 

@@ -16,6 +16,7 @@ from tao_ray.experiment.conductor import Conductor, Limits
 from tao_ray.experiment.plan import Plan, make_plan
 from tao_ray.experiment.result import run_status, search_space, write_result
 from tao_ray.experiment.run_dir import RunDir
+from tao_ray.experiment.search_loop import guide_of
 from tao_ray.files import write_text
 from tao_ray.journal import Event, Journal, read_events
 from tao_ray.platforms import open_platform
@@ -47,8 +48,10 @@ class MadeRun:
         *,
         overrides: Any = None,
         objective: Any = None,
+        rented: bool = False,
         **search: Any,
     ):
+        """rented: its jobs are on machines that cost money, one for each that runs at a time."""
         config = {
             "name": "made",
             "model": {"package": "digits_mlp", "overrides": overrides or {}},
@@ -65,8 +68,16 @@ class MadeRun:
         self.journal = Journal(self.dir.journal)
         self._training = training
         self._failures: dict[str, Failure] = {}
+        self._on: dict[str, str] = {}
         limits = Limits(self.plan.max_epochs, self.plan.settings.max_concurrent)
-        self.conductor = Conductor(self.plan.algorithm(), self.plan.objective, self.journal, limits)
+        plan = self.plan
+        self.conductor = Conductor(
+            plan.algorithm(), plan.objective, self.journal, limits, plan.evaluation
+        )
+        self._machines = ["m-a", "m-b", "m-c"] if rented else []
+        for name in self._machines:
+            self._machine(name, "wanted", slots=1)
+            self._machine(name, "asked", type="l40s", price=3600.0, text="")
         self.conductor.replay([])
         self.conductor.mark("started", **_facts(self.plan))
 
@@ -83,6 +94,10 @@ class MadeRun:
             while (trial := search.next_resumed() or search.next_proposed()) is not None:
                 self._launch(trial.id, len(trial.jobs) + 1, trial.last_epoch)
             search.catch_up()
+            for trial in list(search.state.trials.values()):
+                if trial.status == "evaluating":
+                    value = self._training(trial.id, trial.config, trial.last_epoch)
+                    search.on_evaluated(trial.id, {self.plan.objective.metric: value})
             for trial in search.unfinished():
                 if done == epochs:
                     return self
@@ -94,16 +109,24 @@ class MadeRun:
                 else:
                     epoch = trial.last_epoch + 1
                     value = self._training(trial.id, trial.config, epoch)
-                    metrics = {self.plan.objective.metric: value, "val_loss": 1 - value}
+                    judge = self.plan.objective
+                    if self.plan.evaluation and self.plan.evaluation.guide:
+                        judge = self.plan.evaluation.guide
+                    metrics = {judge.metric: value, "val_loss": 1 - value}
                     search.on_epoch(trial.id, epoch, metrics, job=job)
                     done += 1
                 if not trial.alive or trial.status == "paused":
                     self.journal.append(Event("job_end", trial.id, {"job": job, "code": 0}))
+                    self._machine(self._on.pop(job, ""), "returned", job=job)
                     search.catch_up()
         return self
 
     def end(self, *, interrupted: bool = False) -> RunDir:
         """End the run as the driver does, and let time have passed."""
+        for name in self._machines:
+            self._machine(name, "accepted")
+            self._machine(name, "deleted")
+        self.conductor.catch_up()
         status = run_status(self.conductor.state, interrupted, "")
         self.conductor.mark("ended", status=status, reason="")
         self.close()
@@ -121,7 +144,17 @@ class MadeRun:
 
     def _launch(self, trial: str, segment: int, resume_epoch: int) -> None:
         job = {"job": f"{trial}-{segment}", "segment": segment, "resume_epoch": resume_epoch}
-        self.journal.append(Event("job", trial, job), Event("launched", trial, {"job": job["job"]}))
+        self.journal.append(Event("job", trial, job))
+        free = [name for name in self._machines if name not in self._on.values()]
+        if free:
+            self._on[str(job["job"])] = free[0]
+            self._machine(free[0], "leased", job=job["job"], workspace=trial)
+            self._machine(free[0], "started", job=job["job"])
+        self.journal.append(Event("launched", trial, {"job": job["job"]}))
+
+    def _machine(self, name: str, what: str, **facts: Any) -> None:
+        if name:
+            self.journal.append(Event("machine", data={"what": what, "name": name, **facts}))
 
 
 def _facts(plan: Plan) -> dict[str, Any]:
@@ -133,6 +166,7 @@ def _facts(plan: Plan) -> dict[str, Any]:
         "metric": plan.objective.metric,
         "direction": plan.objective.direction,
         "at": plan.objective.at,
+        "guide": guide_of(plan),
         "trials": plan.settings.trials,
         "max_epochs": plan.max_epochs,
         "max_concurrent": plan.settings.max_concurrent,

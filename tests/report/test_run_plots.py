@@ -8,7 +8,8 @@ from pathlib import Path
 from made_runs import MadeRun
 
 from tao_ray.experiment.run_dir import RunDir
-from tao_ray.report import read_run
+from tao_ray.report import read_run, write_report
+from tao_ray.report.curves import learning_curve, measured_over_cost
 from tao_ray.report.run_plots import rungs, timeline_bars, utilisation
 from tao_ray.report.svg import Scale
 
@@ -55,3 +56,31 @@ def test_ticks_are_round_and_within() -> None:
     assert Scale(4, 16, 0, 100, log=True).ticks(9) == [5.0, 10.0]
     assert Scale(2.0, 2.0, 0, 100).ticks(5) == [2.0]
     assert Scale(2.0, 2.0, 0, 100)(2.0) == 50
+
+
+def test_a_rented_run_shows_its_machines_and_what_they_cost(tmp_path: Path) -> None:
+    run = read_run(MadeRun(tmp_path, rented=True).go().end())
+    assert {b.machine for b in timeline_bars(run)} == {"m-a", "m-b", "m-c"}
+    assert all(b.machine == run.machine_of[b.job.id] for b in timeline_bars(run))
+    spent = [usd for usd, _ in measured_over_cost(run)]
+    assert spent == sorted(spent)
+    assert 0 < spent[0] < spent[-1] < run.state.ledger.cost(run.now)
+    text = (write_report(RunDir(run.path)).parent / "report.md").read_text()
+    assert f"cost: **${run.state.ledger.cost(run.now):.2f}**" in text
+    assert "| m2 | `m-b` | l40s | 3600.00 |" in text
+    assert "of the machine time that was paid for" in text
+    assert "Best so far over cost" in (run.path / "report.html").read_text()
+
+
+def test_where_trials_are_evaluated_the_curves_are_the_trainings(tmp_path: Path) -> None:
+    run = read_run(MadeRun(tmp_path, objective={"source": "evaluate"}).go().end())
+    assert run.objective.metric == "test_acc_1"
+    assert run.reported.metric == "val_acc_1"
+    for trial in run.trials:
+        assert len(trial.measured()) == 1
+        assert [epoch for epoch, _ in learning_curve(run, trial)] == sorted(trial.epochs)
+    first = rungs(run)[0]
+    assert len(first.values) == len(run.trials)
+    html = write_report(RunDir(run.path)).read_text()
+    assert "Learning curves of all trials" in html
+    assert "of an evaluate job each" in html
