@@ -58,7 +58,8 @@ class Rent:
 
 @dataclass
 class MachineRecord:
-    """A machine by its name. Times are ``time.time()``; None: not yet."""
+    """A machine by its name. Times are ``time.time()``; None: not yet. note: how far it is, while
+    it is being made."""
 
     name: str
     slots: int = 1
@@ -68,6 +69,7 @@ class MachineRecord:
     ready: float | None = None
     first_job: float | None = None
     deleted: float | None = None
+    note: str = ""
     lost: str | None = None
     lost_at: float | None = None
 
@@ -179,6 +181,18 @@ class Ledger:
             costs[lease.workspace] = costs.get(lease.workspace, 0.0) + self.lease_cost(lease, now)
         return costs
 
+    def shown(self, now: float) -> str:
+        """In a line: how many there are, how far those are that are being made, and the cost."""
+        states = [m.state for m in self.machines.values()]
+        parts = [f"{states.count(READY)} ready"]
+        coming = [m for m in self.machines.values() if m.state in (WANTED, MAKING)]
+        if coming:
+            notes = dict.fromkeys(m.note or "asked for" for m in coming)
+            parts.append(f"{len(coming)} coming ({'; '.join(notes)})")
+        if states.count(LEAVING):
+            parts.append(f"{states.count(LEAVING)} being deleted")
+        return f"machines: {', '.join(parts)}, {self.cost(now):.2f} USD"
+
     def utilisation(self, now: float) -> float | None:
         """Slot seconds held by jobs over slot seconds billed; None before anything is billed."""
         billed = sum(m.seconds(now) * m.slots for m in self.machines.values())
@@ -189,6 +203,8 @@ class Ledger:
 def _apply_to_machine(
     machine: MachineRecord, what: str, data: Mapping[str, Any], time: float
 ) -> None:
+    if what in ("asked", "made", "adopted", "skipped", "waiting", "trouble"):
+        machine.note = str(data.get("text", "")).split("\n", 1)[0]
     if what == "wanted":
         machine.slots = data["slots"]
     elif what == "asked":

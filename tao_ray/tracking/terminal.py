@@ -225,6 +225,8 @@ def summary(state: RunState, objective: Objective, trials: int, now: float, conc
         if best
         else "no result yet"
     )
+    if state.ledger.machines:
+        parts.append(state.ledger.shown(now))
     parts.append(f"elapsed {duration(state.elapsed(now))}")
     if state.ended is not None:
         return " | ".join(parts)

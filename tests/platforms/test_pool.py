@@ -187,6 +187,10 @@ def test_a_machine_has_the_image_before_it_counts_as_ready(world: World) -> None
     assert world.pulled == [("m-1", "image:1")]
     whats = world.whats("m-1")
     assert whats.index("waiting") < whats.index("ready")
+    while_pulling = Ledger.fold(world.events[: 1 + whats.index("waiting")])
+    shown = while_pulling.shown(world.now)
+    assert shown == "machines: 0 ready, 1 coming (pulling image:1), 0.00 USD"
+    assert world.ledger.shown(world.now).startswith("machines: 1 ready,")
 
 
 def test_an_image_that_is_refused_is_not_tried_on_machine_after_machine(world: World) -> None:
