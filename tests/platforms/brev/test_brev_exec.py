@@ -61,6 +61,7 @@ def _break_the_link(emulator: BrevEmulator, begun: Path) -> None:
     emulator.restart(NAME)
 
 
+@pytest.mark.slow
 def test_trouble_of_the_cli_is_a_broken_link(
     machine: ExecMachine, emulator: BrevEmulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,6 +103,7 @@ def test_files(machine: ExecMachine, tmp_path: Path) -> None:
         machine.put(str(tmp_path / "huge"), str(far))
 
 
+@pytest.mark.slow
 def test_a_followed_file(machine: ExecMachine, tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_text("one\n")

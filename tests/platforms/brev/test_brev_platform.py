@@ -21,7 +21,16 @@ from brev_emulator.emulator import BrevEmulator
 
 from tao_ray.config import BrevPlatformConfig
 from tao_ray.journal import FILE_NAME, Journal, read_events
-from tao_ray.platforms import CapacityError, Check, Exit, Job, JobHandle, LinkError, StatusLine
+from tao_ray.platforms import (
+    CapacityError,
+    Check,
+    Exit,
+    Heartbeat,
+    Job,
+    JobHandle,
+    LinkError,
+    StatusLine,
+)
 from tao_ray.platforms.brev.names import machine_name
 from tao_ray.platforms.brev.platform import BrevPlatform
 from tao_ray.platforms.host_keys import HostKeys
@@ -215,6 +224,23 @@ def test_another_instance_of_a_name_may_have_another_host_key(
     HostKeys(run / "known_hosts").check(name, paramiko.RSAKey.generate(2048))
     assert ended(launched(rented, job("a-1"))).code == 0
     assert ledger(run).leases["a-1"].machine == name
+
+
+@pytest.mark.slow
+def test_a_job_where_only_the_cli_reaches_the_machines(run: Path, emulator: BrevEmulator) -> None:
+    with closing(Journal(run / FILE_NAME)) as journal:
+        platform = opened(run, link="exec")
+        platform.rent(journal)
+        handle = launched(platform, job("a-1", "echo '{}' >> status.json; echo 1 > best.pth"))
+        events = list(handle.events())
+        assert [type(e).__name__ for e in events if not isinstance(e, Heartbeat)] == [
+            "StatusLine",
+            "Exit",
+        ]
+        platform.keep("a-1", ["best.pth"], last=True)
+        vacate(platform)
+    assert Path(opened(run).kept("a")["best.pth"]).read_text() == "1\n"
+    assert emulator.instances() == {}
 
 
 DRIVER = """
