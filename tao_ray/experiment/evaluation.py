@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from tao_ray.errors import TaoRayError
 from tao_ray.experiment.evaluation_records import (
@@ -33,7 +33,7 @@ from tao_ray.experiment.plan import Plan
 from tao_ray.experiment.run_dir import RunDir
 from tao_ray.journal import JournalWriter
 from tao_ray.network.conventions import TRAINING_ACTIONS
-from tao_ray.platforms.base import Platform
+from tao_ray.platforms.base import LinkError, Platform
 from tao_ray.search.base import TrialStatus
 from tao_ray.trial.classify import kind_of_error
 from tao_ray.trial.failure import Failure, FailureKind
@@ -41,7 +41,9 @@ from tao_ray.trial.job import RESULTS_DIR, read_result, result_files
 from tao_ray.trial.sources import Hook, HookError, Report
 from tao_ray.trial.state import EpochState, RunState, TrialState
 
+T = TypeVar("T")
 _WATCH_S = 0.2
+_LINK_AGAIN_S = 2.0
 _MEASUREMENT = "metric metric_name direction metrics action data gpus job results_dir seconds"
 
 
@@ -210,6 +212,14 @@ class Evaluator:
             time.sleep(_WATCH_S)
             self._watch(None)
 
+    def _patiently(self, look: Callable[[], T]) -> T:
+        """What `look` returns, once there is a link to the machine it looks at."""
+        while True:
+            try:
+                return look()
+            except LinkError:
+                self.pause(_LINK_AGAIN_S)
+
     def _trial_0(self, state: RunState) -> Record:
         trial = state.trials.get("0000")
         judged = trial.judged(self._plan.objective.at) if trial else None
@@ -247,7 +257,7 @@ class Evaluator:
 
         Its path as jobs see it, and a note if it is of an earlier epoch; None if there is none.
         """
-        files = result_files(self._platform.attach(job)) if job else {}
+        files = self._patiently(lambda: result_files(self._platform.attach(job))) if job else {}
         results = f"{self._platform.workspace(workspace)}/{RESULTS_DIR}"
         for candidate in range(epoch, 0, -1):
             name = self._plan.network.checkpoint_name(candidate, files, weights=True)
@@ -327,7 +337,7 @@ class Evaluator:
         self, hook: Hook, metric: str, ended: Ended, record: Mapping[str, Any]
     ) -> dict[str, float]:
         """What the user's function says of an evaluate job. Raises HookError."""
-        handle = self._platform.attach(record["job"])
+        handle = self._patiently(lambda: self._platform.attach(record["job"]))
         report = Report(
             record.get("epoch") or 1,
             dict(ended.metrics),

@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from tao_ray.experiment.retention import RESUME, UNREPORTED, Needs, needs_of
 from tao_ray.network.checkpoints import find_checkpoints
 from tao_ray.network.network import Network
-from tao_ray.platforms.base import KeepsCopies, Platform
+from tao_ray.platforms.base import KeepsCopies, LinkError, Platform
 from tao_ray.platforms.kept import is_below
 from tao_ray.platforms.ledger import Lease
 from tao_ray.search.base import WeightsFrom
@@ -23,6 +23,8 @@ from tao_ray.trial.state import PAUSED, Objective, RunState
 
 _PARALLEL = 3
 _RETRY_S = 10.0
+_PATIENCE_S = 60.0
+_AGAIN_S = 2.0
 
 
 class Keeper:
@@ -64,22 +66,41 @@ class Keeper:
             self._begin(state, lease, donors)
 
     def finish(self, state: RunState, donors: Iterable[WeightsFrom]) -> list[str]:
-        """Copy what is not copied yet, when no job runs any more; what failed, one text each."""
+        """Copy what is not copied yet, when no job runs any more; what failed, one text each.
+
+        A machine to which there is no link gets time to come back: it is deleted after this.
+        """
         donors = list(donors)
-        problems = []
+        failed: dict[str, BaseException] = {}
         if self._keeper is not None:
             for future in list(self._at_work.values()):
                 future.exception()
             undone = [x for x in state.ledger.leases.values() if not x.settled]
-            for lease in undone:
-                self._begin(state, lease, donors)
-            for lease in undone:
-                copy = self._at_work.get(lease.workspace)
-                error = copy.exception() if copy is not None else None
-                if error is not None:
-                    problems.append(f"job {lease.job} was not copied off its machine: {error}")
+            give_up = time.monotonic() + _PATIENCE_S
+            while undone:
+                for lease in undone:
+                    failed.pop(lease.job, None)
+                failed |= self._copy_all(state, undone, donors)
+                undone = [x for x in undone if isinstance(failed.get(x.job), LinkError)]
+                if not undone or time.monotonic() > give_up:
+                    break
+                time.sleep(_AGAIN_S)
         self._pool.shutdown(wait=True)
-        return problems
+        return [f"job {j} was not copied off its machine: {error}" for j, error in failed.items()]
+
+    def _copy_all(
+        self, state: RunState, leases: list[Lease], donors: list[WeightsFrom]
+    ) -> dict[str, BaseException]:
+        """Copy what these jobs left; what failed, by job."""
+        for lease in leases:
+            self._begin(state, lease, donors)
+        failed = {}
+        for lease in leases:
+            copy = self._at_work.get(lease.workspace)
+            error = copy.exception() if copy is not None else None
+            if error is not None:
+                failed[lease.job] = error
+        return failed
 
     def _is_busy(self, workspace: str) -> bool:
         at_work = self._at_work.get(workspace)

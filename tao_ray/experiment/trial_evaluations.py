@@ -15,14 +15,12 @@ from tao_ray.errors import TaoRayError
 from tao_ray.experiment.conductor import Conductor
 from tao_ray.experiment.evaluation import Evaluator, JobStopped
 from tao_ray.experiment.evaluation_records import MEASURED, REUSED
-from tao_ray.platforms.base import LinkError
 from tao_ray.trial.classify import kind_of_error
 from tao_ray.trial.failure import Failure, FailureKind
 from tao_ray.trial.state import EVALUATING, TrialState
 
 Outcome = Mapping[str, float] | Failure
 
-_LINK_AGAIN_S = 5.0
 _LOOK_S = 0.2
 
 
@@ -69,14 +67,10 @@ class TrialEvaluations:
     def _evaluate(self, trial: TrialState) -> Outcome:
         self._evaluator.pause(0)  # the run may have been stopped before this trial's turn
         self._put_away(trial.id)
-        while True:
-            try:
-                record = self._evaluator.evaluate_trial(trial)
-                break
-            except LinkError:
-                self._evaluator.pause(_LINK_AGAIN_S)
-            except TaoRayError as error:
-                return Failure(kind_of_error(error), str(error))
+        try:
+            record = self._evaluator.evaluate_trial(trial)
+        except TaoRayError as error:
+            return Failure(kind_of_error(error), str(error))
         if record["status"] in (MEASURED, REUSED):
             metrics: Mapping[str, float] = record["metrics"]
             return metrics

@@ -23,6 +23,7 @@ from tao_ray.experiment.result import write_result
 from tao_ray.experiment.retention import Retention
 from tao_ray.journal import Journal, read_events
 from tao_ray.network.status import StatusEvent
+from tao_ray.platforms.base import JobHandle, LinkError
 from tao_ray.platforms.local import LocalPlatform
 from tao_ray.platforms.process_job import ProcessJob
 from tao_ray.tracking.terminal import evaluation_lines
@@ -90,6 +91,27 @@ def test_what_was_measured_is_not_measured_again(tmp_path: Path) -> None:
     assert evaluator(run).after_search(state) == first
     assert run.jobs() == ["0000-1", "0001-1", "eval-baseline-1", "eval-final-1"]
     assert len(run.journal.read()) == events
+
+
+class LateLink(LocalPlatform):
+    """Cannot be reached at first, like a machine that a resumed run is still looking for."""
+
+    refused = 0
+
+    def attach(self, job_id: str) -> JobHandle | None:
+        if self.refused < 2:
+            self.refused += 1
+            raise LinkError("it is being looked for")
+        return super().attach(job_id)
+
+
+def test_a_machine_without_a_link_is_waited_for(tmp_path: Path) -> None:
+    run = SmallRun(configure(tmp_path))
+    state = run.search()
+    platform = LateLink(run.run_dir.jobs)
+    run.platform = platform
+    assert evaluator(run).after_search(state)["status"] == "measured"
+    assert platform.refused == 2
 
 
 def test_a_winner_that_is_the_baseline_is_evaluated_once(tmp_path: Path) -> None:
