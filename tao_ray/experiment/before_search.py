@@ -103,13 +103,21 @@ def before_search(
     try:
         _review_and_consent(plan, run_dir, platform, gpus, answers, console, warnings, afar, state)
     except BaseException:
-        if state.ledger.existing():
-            with (
-                closing(Journal(run_dir.journal, wait_s=_WRITER_WAIT_S)) as journal,
-                machines(platform, journal, _teller(console)),
-            ):
-                pass  # the baseline's are gone after this
+        give_back(run_dir, platform, console)
         raise
+
+
+def give_back(run_dir: RunDir, platform: Platform, console: Console) -> None:
+    """Delete the machines that were left for a search which does not come about.
+
+    Raises JournalLocked if another process runs the experiment: then it has them.
+    """
+    if RunState.fold(_events(run_dir)).ledger.existing():
+        with (
+            closing(Journal(run_dir.journal, wait_s=_WRITER_WAIT_S)) as journal,
+            machines(platform, journal, _teller(console)),
+        ):
+            pass  # they are gone after this
 
 
 def _review_and_consent(

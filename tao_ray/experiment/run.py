@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -10,7 +10,7 @@ from rich.console import Console
 
 from tao_ray.config import config_differences, load_config
 from tao_ray.errors import TaoRayError
-from tao_ray.experiment.before_search import before_search, begun
+from tao_ray.experiment.before_search import before_search, begun, give_back
 from tao_ray.experiment.cluster import cluster, prepare_environment
 from tao_ray.experiment.conductor import Conductor, Limits
 from tao_ray.experiment.consent import Answers, terminal_ask
@@ -103,9 +103,16 @@ def _begin(
         lambda text: console.print(text, markup=False, soft_wrap=True),
     )
     warnings = (*found.warnings, *unstaged)
+    fresh = not begun(run_dir).agreed
     before_search(plan, run_dir, platform, gpus, answers, console, warnings, unstaged)
     platform.close()
-    return _drive(plan, run_dir, view)
+    try:
+        return _drive(plan, run_dir, view)
+    except Exception:
+        if fresh:  # else its trials may be on them: whoever resumes it, or the reaper, comes later
+            with suppress(JournalLocked):
+                give_back(run_dir, platform, console)
+        raise
 
 
 def _drive(plan: Plan, run_dir: RunDir, view: View) -> Result:

@@ -18,8 +18,12 @@ import paramiko
 import pytest
 from brev_emulator import machines as emulated
 from brev_emulator.emulator import BrevEmulator
+from rich.console import Console
 
 from tao_ray.config import BrevPlatformConfig
+from tao_ray.experiment.before_search import give_back
+from tao_ray.experiment.machines import machines
+from tao_ray.experiment.run_dir import RunDir
 from tao_ray.journal import FILE_NAME, Journal, read_events
 from tao_ray.platforms import (
     CapacityError,
@@ -241,6 +245,24 @@ def test_a_job_where_only_the_cli_reaches_the_machines(run: Path, emulator: Brev
         vacate(platform)
     assert Path(opened(run).kept("a")["best.pth"]).read_text() == "1\n"
     assert emulator.instances() == {}
+
+
+@pytest.mark.slow
+def test_machines_that_are_left_for_a_search_and_given_back(
+    run: Path, emulator: BrevEmulator
+) -> None:
+    platform = opened(run)
+    with (
+        closing(Journal(run / FILE_NAME)) as journal,
+        machines(platform, journal, print, keep=True),
+    ):
+        launched(platform, job("a-1"))
+    platform.close()
+    assert len(emulator.alive()) == 1
+    give_back(RunDir(run), opened(run), Console())
+    assert emulator.instances() == {}
+    assert len(emulator.bills()) == 1
+    assert ledger(run).existing() == []
 
 
 DRIVER = """
