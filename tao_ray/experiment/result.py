@@ -146,8 +146,16 @@ def _result_data(
             "started": state.started,
             "ended": state.ended or state.last_time,
             "elapsed_s": state.elapsed(state.last_time),
+            "job_s": (working := _working(state)),
+            "gpu_hours": working / 3600 * state.facts.get("gpus", 0),
         },
     }
+
+
+def _working(state: RunState) -> float:
+    """Seconds of all trials' jobs."""
+    jobs = (job for trial in state.trials.values() for job in trial.jobs)
+    return sum((j.ended or state.last_time) - j.launched for j in jobs if j.launched)
 
 
 def search_space(plan: Plan) -> list[dict[str, Any]]:

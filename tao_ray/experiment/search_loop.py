@@ -281,6 +281,7 @@ class SearchLoop:
             "max_epochs": plan.max_epochs,
             "max_concurrent": plan.settings.max_concurrent,
             "seed": plan.settings.seed,
+            "gpus": self._gpus,
             "platform": plan.config.platform.kind if plan.config.platform else "local",
             "search_space": search_space(plan),
             "left_out": dict(plan.derived.left_out),
