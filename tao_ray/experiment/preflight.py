@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -58,12 +59,17 @@ class Preflight:
 
 
 def preflight(
-    config: RunConfig, counted_samples: int | None = None, *, count: bool = True
+    config: RunConfig,
+    counted_samples: int | None = None,
+    *,
+    count: bool = True,
+    root: Path | None = None,
 ) -> Preflight:
     """Check everything, whatever fails. Touches nothing but the results directory.
 
     counted_samples: the size of the training set if it was counted before. count: plan with the
-    size that is counted now, if neither the configuration nor an earlier count says it.
+    size that is counted now, if neither the configuration nor an earlier count says it. root: of
+    the run directories; by default as the configuration says, seen from here.
     """
     checks: list[Check] = []
     plan: Plan | None = None
@@ -72,14 +78,15 @@ def preflight(
     except TaoRayError as error:
         where = f"{error.where}: " if error.where else ""
         checks.append(Check("configuration", False, where + error.message, error.remedy or ""))
-    platform, gpus = _open_platform(config, checks)
+    root = root or results_root(config.results)
+    platform, gpus = _open_platform(config, root, checks)
     if plan is not None:
         checks += network_checks(config, plan.network)
         checks += objective_checks(plan)
     if platform is not None:
         checks += platform.preflight()
         platform.close()
-    checks += results_checks(config)
+    checks += results_checks(root)
     checks += bucket_checks(config)
     checks += _tracking_checks(config)
     if plan is not None:
@@ -91,9 +98,10 @@ def preflight(
     return Preflight(tuple(checks), plan)
 
 
-def _open_platform(config: RunConfig, checks: list[Check]) -> tuple[Platform | None, int]:
+def _open_platform(
+    config: RunConfig, root: Path, checks: list[Check]
+) -> tuple[Platform | None, int]:
     """The platform and a trial's GPUs, or None and a failed check."""
-    root = results_root(config.results)
     try:
         concurrent, hours = config.search.max_concurrent, config.budget.hours
         return open_platform(config.platform, root, concurrent, hours=hours)
@@ -220,9 +228,8 @@ def _tracking_checks(config: RunConfig) -> list[Check]:
     return []
 
 
-def results_checks(config: RunConfig) -> list[Check]:
+def results_checks(root: Path) -> list[Check]:
     """Where the run directory will be."""
-    root = results_root(config.results)
     there = next(p for p in (root, *root.parents) if p.exists())
     remedy = "set `results` to a directory you can write to"
     if not there.is_dir():

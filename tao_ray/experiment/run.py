@@ -84,7 +84,7 @@ def resume(
         search = saved.search.model_copy(update={"warm_start": [str(run_dir.warm_start)]})
         saved = saved.model_copy(update={"search": search})
     before = begun(run_dir)
-    found = preflight(saved, before.counted_samples, count=not before.agreed)
+    found = preflight(saved, before.counted_samples, count=not before.agreed, root=run_dir.root)
     return _begin(found, run_dir, view, answers, Console(highlight=False))
 
 

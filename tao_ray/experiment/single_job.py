@@ -62,7 +62,7 @@ def run_single_job(
     job = _job(config, action, gpus)
     network = job.network
     checks = network_checks(config, network)
-    checks += [*platform.preflight(), *results_checks(config), *bucket_checks(config)]
+    checks += [*platform.preflight(), *results_checks(root), *bucket_checks(config)]
     checks += data_checks(config, network, platform)[0]
     require_ok(Preflight(tuple(checks)), console)
     job.spec(platform)  # what is wrong with it is better said before anything exists

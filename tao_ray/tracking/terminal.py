@@ -216,7 +216,7 @@ def summary(state: RunState, objective: Objective, trials: int, now: float, conc
     paused = sum(t.status == PAUSED for t in state.trials.values())
     failed = sum(t.status == TrialStatus.FAILED.value for t in state.trials.values())
     parts = [f"{ended}/{trials} trials ended"]
-    parts += [f"{running} running"] if state.ended is None else []
+    parts += [f"{running} running"] if running else []
     parts += [f"{paused} paused"] if paused else []
     parts += [f"{failed} failed"] if failed else []
     best = state.best(objective)
@@ -228,7 +228,7 @@ def summary(state: RunState, objective: Objective, trials: int, now: float, conc
     if state.ledger.machines:
         parts.append(state.ledger.shown(now))
     parts.append(f"elapsed {duration(state.elapsed(now))}")
-    if state.ended is not None:
+    if state.ended is not None or ended >= trials:
         return " | ".join(parts)
     remaining = eta(state, trials, now, concurrent)
     parts.append(f"ETA {duration(remaining)}" if remaining is not None else "ETA unknown")

@@ -18,6 +18,7 @@ from small_runs import SmallRun, configure
 from tao_ray.experiment.preflight import results_checks
 from tao_ray.experiment.publish import bucket_checks, publish
 from tao_ray.experiment.result import write_result
+from tao_ray.experiment.run_dir import results_root
 from tao_ray.storage import open_storage
 
 BUCKET = "s3://bucket/hpo"
@@ -120,7 +121,7 @@ def test_a_bucket_is_tried_before_a_run(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     config = configure(tmp_path, results=BUCKET)
-    assert results_checks(config)[0].detail.startswith(f"{tmp_path}/runs, ")
+    assert results_checks(results_root(config.results))[0].detail.startswith(f"{tmp_path}/runs, ")
     before = open_storage(BUCKET).list()
     (check,) = bucket_checks(config)
     assert check.ok, check
