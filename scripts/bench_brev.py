@@ -6,9 +6,12 @@
 One second here stands for 30: a boot of 20 s for 10 min, an image pull of 10 s for 5 min, an epoch
 of 1 s for one of 30 s, and a full training of 360 epochs for three hours (a trial that is stopped
 at the first rung trains 40 epochs, 20 minutes). What this host's own processes need, such as the
-start of a job, is not scaled: it weighs 30 times as much as it would. Prints training seconds over
-billed seconds, with warm machines and with one machine for each job, where the other billed
-seconds went, and the time from an epoch's line on the machine to the scheduler's decision.
+start of a job, is not scaled: it weighs 30 times as much as it would.
+
+Prints training seconds over billed seconds, with warm machines and with one machine for each job,
+where the other billed seconds went, and the time from an epoch's line on the machine to the
+scheduler's decision. On a host with a load above its cores the figures are that host's: decisions
+come late, and machines train on meanwhile.
 """
 
 from __future__ import annotations
@@ -119,7 +122,8 @@ def measure(directory: Path, name: str, reuse: bool, args: argparse.Namespace) -
             f"{trained / billed:.3f} ({len(epochs) * EPOCH_S / billed:.3f} if epochs were exact); "
             "epoch to decision: median "
             f"{statistics.median(late):.2f} s, p95 {late[int(len(late) * 0.95)]:.2f} s; "
-            f"left: {emulator.alive() or 'nothing'}",
+            f"left: {emulator.alive() or 'nothing'}; load of this host {os.getloadavg()[1]:.0f} on "
+            f"{os.cpu_count()} cores",
             flush=True,
         )
         for what, seconds in breakdown(events, emulator.bills(), watch.written).items():
