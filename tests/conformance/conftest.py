@@ -65,26 +65,32 @@ def rented(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Platform,
     run.mkdir(parents=True)
     settings: dict[str, Any] = {"gpu": "L40S", "engine": "process", "gpus_per_trial": 0}
     settings |= {"machines": 1, "slots_per_machine": 100, "idle_timeout": 3600.0}
+    settings["orphan_grace"] = 2.0  # the reaper ends so long after the journal was closed
     path = f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"
     config = BrevPlatformConfig(kind="brev", env={"PATH": path}, **settings)
     names = ("PATH", "HOME", "BREV_EMULATOR")
-    with BrevEmulator(run.parent / "account") as emulator, closing(Journal(run / FILE_NAME)) as log:
+    with BrevEmulator(run.parent / "account") as emulator:
         emulator.log_in()
         environment = {name: emulator.environment[name] for name in names}
-        with pytest.MonkeyPatch.context() as patch:
-            for name, value in environment.items():
-                patch.setenv(name, value)
-            made, _ = open_platform(config, run / "jobs", 100)
-            made.rent(log)  # type: ignore[attr-defined]
-            _first_job(made)
-        yield made, environment
-        with pytest.MonkeyPatch.context() as patch:
-            for name, value in environment.items():
-                patch.setenv(name, value)
-            made.vacate()  # type: ignore[attr-defined]
-            while made.left():  # type: ignore[attr-defined]
-                time.sleep(0.1)
+        with closing(Journal(run / FILE_NAME)) as journal:
+            with pytest.MonkeyPatch.context() as patch:
+                for name, value in environment.items():
+                    patch.setenv(name, value)
+                made, _ = open_platform(config, run / "jobs", 100)
+                made.rent(journal)  # type: ignore[attr-defined]
+                _first_job(made)
+            yield made, environment
+            with pytest.MonkeyPatch.context() as patch:
+                for name, value in environment.items():
+                    patch.setenv(name, value)
+                made.vacate()  # type: ignore[attr-defined]
+                while made.left():  # type: ignore[attr-defined]
+                    time.sleep(0.1)
         assert emulator.alive() == []
+        deadline = time.monotonic() + 60.0
+        while "nothing is left" not in (run / "reaper.log").read_text():
+            assert time.monotonic() < deadline, "the reaper goes on"
+            time.sleep(0.2)
 
 
 def _first_job(platform: Platform) -> None:
