@@ -155,9 +155,10 @@ def _evaluations(run: RunData) -> list[Block]:
             text = f"{record['metric_name']} = {shown(record['metric'], 6)} ({text})"
         blocks.append(Text(f"{what}: {text}.", small=True))
         if record.get("metrics"):
-            facts = {**record["metrics"], **(record.get("data") or {})}
-            facts |= {k: record[k] for k in ("checkpoint", "job") if record.get(k)}
-            columns[what] = {key: shown(value, 6) for key, value in facts.items()}
+            column = {key: shown(value, 6) for key, value in record["metrics"].items()}
+            column |= {key: code(uri) for key, uri in (record.get("data") or {}).items()}
+            column |= {k: code(record[k]) for k in ("checkpoint", "job") if record.get(k)}
+            columns[what] = column
     if columns:
         keys = dict.fromkeys(key for column in columns.values() for key in column)
         rows = [[key, *(column.get(key, "–") for column in columns.values())] for key in keys]

@@ -200,7 +200,9 @@ def reproduce(run: RunData) -> Section:
     data = (run.result or {}).get("data")
     sources = {k: v for k, v in (data or {}).items() if v not in ({}, [], None)}
     if sources:
-        blocks.append(Table(["data", ""], [[k, shown(v)] for k, v in flatten(sources).items()]))
+        blocks.append(
+            Table(["data", ""], [[code(k), code(shown(v))] for k, v in flatten(sources).items()])
+        )
     if run.state.notices:
         blocks.append(Text("**Notices during the run**"))
         blocks.append(Bullets([f"{moment(t)}: {text}" for t, text in run.state.notices]))

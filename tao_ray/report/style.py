@@ -51,8 +51,6 @@ code,pre{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mon
 code{background:#f1f3f6;border-radius:4px;padding:1px 4px;font-size:.92em;overflow-wrap:anywhere}
 pre{background:#111827;color:#e5e7eb;border-radius:8px;padding:12px 14px;overflow-x:auto;
 font-size:12.5px;line-height:1.5;margin:0 0 12px;max-height:60vh}
-td{overflow-wrap:anywhere;min-width:3.5em}
-.sort td{overflow-wrap:normal}
 td code{overflow-wrap:normal}
 summary{cursor:pointer;color:#1d4ed8;margin:0 0 8px}
 @media (max-width:760px){
