@@ -98,8 +98,9 @@ def ranges(args: argparse.Namespace) -> str:
         cases = [(seed, budget) for seed in range(extent.seeds)]
         found = list(_in_parallel(_compare_ranges, cases, args.jobs))
         lines.append(
-            f"| {budget} | {_cell(f.reached for f in found)} | {_cell(f.epochs for f in found)} "
-            f"| {_cell(f.epochs_with_defaults for f in found)} |"
+            f"| {budget} | {_cell(f.reached for f in found)} "
+            f"| {_cell((f.epochs for f in found), 0)} "
+            f"| {_cell((f.epochs_with_defaults for f in found), 0)} |"
         )
     return "\n".join(lines)
 
@@ -140,9 +141,12 @@ def _in_parallel(function: Callable[[_In], _Out], cases: list[_In], jobs: int) -
         yield from pool.map(function, cases, chunksize=max(1, len(cases) // (8 * jobs)))
 
 
-def _cell(values: Iterable[float]) -> str:
-    low, median, high = np.percentile(list(values), [25, 50, 75], method="median_unbiased")
-    return f"**{median:.2f}** ({low:.2f}, {high:.2f})"
+def _cell(values: Iterable[float], digits: int = 2) -> str:
+    found = np.array(list(values))
+    # Between infinities nothing can be interpolated.
+    method = "linear" if np.isfinite(found).all() else "nearest"
+    low, median, high = np.percentile(found, [25, 50, 75], method=method)
+    return f"**{median:.{digits}f}** ({low:.{digits}f}, {high:.{digits}f})"
 
 
 def write(section: str, text: str) -> None:

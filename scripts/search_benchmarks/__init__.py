@@ -34,8 +34,17 @@ class Outcome:
 
 
 def trials(case: Case, full: int) -> int:
-    """Trials the user would ask for: as many as the budget pays for where all train to the end;
-    where most are stopped, more than enough."""
+    """Trials the user would ask for, `full` epochs being a full training.
+
+    As many as the budget pays for where all train to the end, twice that with `auto`, which stops
+    most after a third, and more than enough where most are stopped sooner.
+    """
     if case.algorithm in FULL_TRAININGS:
-        return -(-case.budget // full)
+        return _ceil(case.budget, full)
+    if case.algorithm == "auto":
+        return _ceil(2 * case.budget, full)
     return max(2, case.budget // full) if case.algorithm in POPULATIONS else 10 * case.budget
+
+
+def _ceil(a: int, b: int) -> int:
+    return -(-a // b)

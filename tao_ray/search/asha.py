@@ -72,8 +72,13 @@ class _Rungs:
         return reached[-1] if reached else None
 
     def best(self, rung: int, count: int) -> list[str]:
-        """The `count` best trials of a rung, best first; equal losses by arrival."""
-        return sorted(self.losses[rung], key=self.losses[rung].__getitem__)[:count]
+        """The `count` best trials of a rung."""
+        return best(self.losses[rung], count)
+
+
+def best(losses: Mapping[str, float], count: int) -> list[str]:
+    """The `count` best trials, best first; equal losses in their order."""
+    return sorted(losses, key=losses.__getitem__)[:count]
 
 
 class _Asha:
@@ -95,16 +100,34 @@ class _Asha:
 
 class StoppingAsha(_Asha):
     """A trial that reaches a rung goes on if it is among the best ``n // eta`` of the n seen
-    there so far, itself included; the best one always goes on."""
+    there so far, itself included; the best one always goes on.
+
+    Trials that run and are close to the rung count as seen, with the loss they have. Otherwise
+    the first to arrive of many that run side by side would be judged against nobody.
+    """
+
+    def __init__(self, max_epochs: int, min_epochs: int, eta: int, brackets: int = 1) -> None:
+        super().__init__(max_epochs, min_epochs, eta, brackets)
+        self._running: dict[str, tuple[int, float]] = {}
+        """Running trial -> its last epoch and loss."""
 
     def report(self, trial_id: str, epoch: int, loss: float) -> Decision:
+        self._running[trial_id] = epoch, loss
         rungs = self._bracket[trial_id]
         rung = rungs.record(trial_id, epoch, loss)
         if rung is None:
             return Decision.CONTINUE
-        keep = max(1, len(rungs.losses[rung]) // rungs.eta)
-        survives = trial_id in rungs.best(rung, keep)
-        return Decision.CONTINUE if survives else Decision.STOP
+        losses = {**rungs.losses[rung], **self._close(rungs, rung)}
+        keep = max(1, len(losses) // rungs.eta)
+        return Decision.CONTINUE if trial_id in best(losses, keep) else Decision.STOP
+
+    def _close(self, rungs: _Rungs, rung: int) -> dict[str, float]:
+        """Trials that have two thirds of the way to the rung behind them, and their losses."""
+        return {
+            trial_id: loss
+            for trial_id, (epoch, loss) in self._running.items()
+            if self._bracket[trial_id] is rungs and 2 * rung <= 3 * epoch < 3 * rung
+        }
 
     def runnable(self) -> list[str]:
         return []
@@ -114,7 +137,8 @@ class StoppingAsha(_Asha):
 
     def resumed(self, trial_id: str) -> None: ...
 
-    def gone(self, trial_id: str) -> None: ...
+    def gone(self, trial_id: str) -> None:
+        self._running.pop(trial_id, None)
 
     def exhausted(self) -> None: ...
 

@@ -38,8 +38,8 @@ class AutoOptions(Options):
     initial: int | None = Field(
         default=None,
         ge=1,
-        description="Trials before the model is used, the first points included "
-        "(default: a quarter of the trials, at least 4 and at most 8).",
+        description="Trials before the model is used, the first points included (default: a "
+        "half of the trials, at least 4 and at most 8; and as many as run at once).",
     )
     min_epochs: int | None = Field(
         default=None,
@@ -51,7 +51,9 @@ class AutoOptions(Options):
 
 def build(space: SearchSpace, settings: SearchSettings, options: AutoOptions) -> Algorithm:
     """The default algorithm, with its choices explained."""
-    initial = options.initial or min(8, max(4, settings.trials // 4))
+    # What starts before anything is known may as well cover the space.
+    covering = max(min(8, max(4, settings.trials // 2)), settings.max_concurrent)
+    initial = options.initial or min(covering, settings.trials)
     rule, stopping = _rule(settings.max_epochs, options)
     max_epochs = settings.max_epochs or 1
     proposer = CurveModelProposer(

@@ -1,15 +1,17 @@
 """`dehb`: differential evolution in one population per fidelity, over Hyperband's brackets.
 
-Every bracket starts with children: a member of its lowest fidelity's population is the target,
-its mutant comes from the evaluated members (rand/1), the crossover is binomial, and the child
-takes the target's seat if it is not worse. The first bracket's children are the random initial
-population. The best of a rung are promoted to the next fidelity by training on from their
-checkpoints, where each takes the seat of the worst member if it is not worse.
+The first round of brackets evaluates the random initial populations, one per fidelity. Every later
+bracket starts with children: a member of its lowest fidelity's population is the target, its mutant
+comes from the evaluated members (rand/1), the crossover is binomial, and the child takes the
+target's seat if it is not worse. The best of a rung are promoted to the next fidelity by training
+on from their checkpoints, where each takes the seat of the worst member if it is not worse.
 
 Source: Awad et al., "DEHB: Evolutionary Hyperband for Scalable, Robust and Efficient
 Hyperparameter Optimization", IJCAI 2021, with its published constants (F = 0.5, p = 0.5). The
 paper fills the upper rungs of later brackets with fresh children; here checkpoints make a
-promotion cheaper than a new training, so all brackets promote, as the paper's first one does.
+promotion cheaper than a new training, so all brackets promote, as the paper's first one does. It
+also evolves from the second bracket on, when nearly all that is known comes from the youngest
+trainings: on functions whose first epochs mislead, such children were worse than random draws.
 """
 
 from __future__ import annotations
@@ -98,7 +100,6 @@ class DehbProposer(BaseProposer):
             for b in brackets
             for seat in range(b.size)
         ]
-        self._first_size = brackets[0].size
         self._children: dict[str, Child] = {}
 
     def _random_members(self, size: int, number: int) -> list[Member]:
@@ -109,7 +110,7 @@ class DehbProposer(BaseProposer):
         return self._schedule[number % len(self._schedule)]
 
     def propose(self, number: int, rng: np.random.Generator) -> Proposal | Exhausted:
-        if number < self._first_size:
+        if number < len(self._schedule):
             return self.new_sample(rng)
         child = self._child(number)
         target = self.populations[child.lowest][child.seat].vector

@@ -175,6 +175,24 @@ def test_stopping_asha_keeps_the_best_third_seen_so_far() -> None:
     assert going == ["a", "c", "d", "f"]
 
 
+def test_stopping_asha_counts_trials_that_are_about_to_arrive() -> None:
+    """Of six side by side two go on, although the best arrive last."""
+    rule = StoppingAsha(9, 3, 3)
+    names = "abcdef"
+    for name in names:
+        rule.add(name, {})
+    for epoch in (1, 2):
+        for loss, name in zip((6.0, 5.0, 4.0, 3.0, 2.0, 1.0), names, strict=True):
+            rule.report(name, epoch, loss)
+    decisions = [rule.report(n, 3, loss) for n, loss in zip(names, (6, 5, 4, 3, 2, 1), strict=True)]
+    assert decisions == [Decision.STOP] * 4 + [Decision.CONTINUE] * 2
+    rule = StoppingAsha(9, 3, 3)
+    for name in "ab":
+        rule.add(name, {})
+    rule.report("b", 1, 0.0)  # far from the rung: nothing is known of it yet
+    assert rule.report("a", 3, 1.0) is Decision.CONTINUE
+
+
 def test_stopping_asha_judges_only_at_rungs_and_lets_the_top_rung_finish() -> None:
     rule = StoppingAsha(9, 1, 3)
     for trial in "ab":
