@@ -63,6 +63,8 @@ class _Rungs:
         self.epochs = epochs
         self.eta = eta
         self.losses: dict[int, dict[str, float]] = {e: {} for e in epochs}
+        self.passed: set[int] = set()
+        """Rungs from which a trial has gone on (stopping variant)."""
 
     def record(self, trial_id: str, epoch: int, loss: float) -> int | None:
         """Note the rungs newly reached at `epoch`; the highest of them, or None."""
@@ -103,7 +105,8 @@ class StoppingAsha(_Asha):
     there so far, itself included; the best one always goes on.
 
     Trials that run and are close to the rung count as seen, with the loss they have. Otherwise
-    the first to arrive of many that run side by side would be judged against nobody.
+    the first to arrive of many that run side by side would be judged against nobody. Should those
+    disappoint when they arrive, the last of them goes on.
     """
 
     def __init__(self, max_epochs: int, min_epochs: int, eta: int, brackets: int = 1) -> None:
@@ -117,17 +120,18 @@ class StoppingAsha(_Asha):
         rung = rungs.record(trial_id, epoch, loss)
         if rung is None:
             return Decision.CONTINUE
-        losses = {**rungs.losses[rung], **self._close(rungs, rung)}
-        keep = max(1, len(losses) // rungs.eta)
-        return Decision.CONTINUE if trial_id in best(losses, keep) else Decision.STOP
-
-    def _close(self, rungs: _Rungs, rung: int) -> dict[str, float]:
-        """Trials that have two thirds of the way to the rung behind them, and their losses."""
-        return {
-            trial_id: loss
-            for trial_id, (epoch, loss) in self._running.items()
-            if self._bracket[trial_id] is rungs and 2 * rung <= 3 * epoch < 3 * rung
+        close = {
+            other: value
+            for other, (at, value) in self._running.items()
+            if self._bracket[other] is rungs and 2 * rung <= 3 * at < 3 * rung
         }
+        losses = {**rungs.losses[rung], **close}
+        keep = max(1, len(losses) // rungs.eta)
+        last_chance = rung not in rungs.passed and not close
+        if trial_id in best(losses, keep) or last_chance:
+            rungs.passed.add(rung)
+            return Decision.CONTINUE
+        return Decision.STOP
 
     def runnable(self) -> list[str]:
         return []

@@ -193,6 +193,15 @@ def test_stopping_asha_counts_trials_that_are_about_to_arrive() -> None:
     assert rule.report("a", 3, 1.0) is Decision.CONTINUE
 
 
+def test_stopping_asha_lets_one_go_on_when_those_to_come_disappoint() -> None:
+    rule = StoppingAsha(9, 3, 3)
+    for name in "ab":
+        rule.add(name, {})
+        rule.report(name, 2, {"a": 2.0, "b": 1.0}[name])
+    assert rule.report("a", 3, 2.0) is Decision.STOP
+    assert rule.report("b", 3, 3.0) is Decision.CONTINUE
+
+
 def test_stopping_asha_judges_only_at_rungs_and_lets_the_top_rung_finish() -> None:
     rule = StoppingAsha(9, 1, 3)
     for trial in "ab":
