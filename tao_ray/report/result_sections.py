@@ -158,7 +158,7 @@ def _evaluations(run: RunData) -> list[Block]:
             column = {key: shown(value, 6) for key, value in record["metrics"].items()}
             column |= {key: code(uri) for key, uri in (record.get("data") or {}).items()}
             column |= {k: code(record[k]) for k in ("checkpoint", "job") if record.get(k)}
-            columns[what] = column
+            columns[name] = column
     if columns:
         keys = dict.fromkeys(key for column in columns.values() for key in column)
         rows = [[key, *(column.get(key, "–") for column in columns.values())] for key in keys]
