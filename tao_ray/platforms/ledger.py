@@ -40,12 +40,16 @@ WANTED, MAKING, READY, LEAVING, GONE = "wanted", "making", "ready", "leaving", "
 
 @dataclass
 class Rent:
-    """One instance that a machine's name stood for: of one type, billed from `begin` to `end`."""
+    """One instance that a machine's name stood for: of one type, billed from `begin` to `end`.
+
+    taken: the request for it is known to have been taken.
+    """
 
     type: str
     price_per_hour: float
     begin: float
     end: float | None = None
+    taken: bool = False
 
     def seconds(self, now: float) -> float:
         """Billed until then, which may be any time."""
@@ -210,15 +214,20 @@ def _apply_to_machine(
     elif what == "asked":
         machine.state = MAKING
         if machine.rent is not None and machine.rent.end is None:
-            machine.rents.pop()  # asked again: had the first request made one, it were adopted
+            if machine.rent.taken:
+                machine.rent.end = time  # it was made, and vanished
+            else:
+                machine.rents.pop()  # had that request made one, it were adopted
         machine.rents.append(Rent(data["type"], data["price"], time))
     elif what == "made":
         if machine.rent is not None and machine.rent.end is None:
-            machine.rent.begin = time
+            machine.rent.begin, machine.rent.taken = time, True
     elif what == "adopted":
         machine.state = MAKING
         if machine.rent is None or machine.rent.end is not None:
             machine.rents.append(Rent(data["type"] or "", data["price"] or 0.0, time))
+        if machine.rent is not None:
+            machine.rent.taken = True
     elif what == "skipped":
         if machine.rent is not None and machine.rent.end is None:
             machine.rents.pop()
