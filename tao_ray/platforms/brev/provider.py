@@ -68,7 +68,8 @@ class BrevProvider:
     def create(self, name: str, shape: MachineShape = _ANY) -> Machine:
         """The machine of this name, adopted if it exists, else of the first type to be had.
 
-        Raises BrevCapacityError if no type is to be had; then nothing was left behind. After
+        Without a session it waits for one. Raises BrevCapacityError if no type is to be had; then
+        nothing was left behind. After
         any other error the instance may exist: `delete` it, or call `create` again.
         """
         check_ours(name)
@@ -154,7 +155,8 @@ class BrevProvider:
             text = f"{offer.type} ({offer.provider or offer.cloud or 'provider not shown'})"
             self._desk.say(name, "asked", text, offer.type, offer.price_per_hour)
             try:
-                self._desk.cli.create(name, offer.type, self._options)
+                create = partial(self._desk.cli.create, name, offer.type, self._options)
+                self._desk.in_session(name, create)
                 self._desk.say(name, "made", "the request was taken")
                 return
             except FINAL:

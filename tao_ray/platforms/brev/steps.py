@@ -16,7 +16,7 @@ from tao_ray.platforms.brev.errors import (
 )
 from tao_ray.platforms.machine import Machine
 
-FINAL = (BrevAuthError, BrevMissingError, BrevUnsupportedError)
+FINAL = (BrevMissingError, BrevUnsupportedError)
 """No other type and no other moment would do better."""
 _ATTEMPTS = 3
 _T = TypeVar("_T")
@@ -103,10 +103,22 @@ class Desk:
         """Ask, and ask again if passing trouble prevents the answer."""
         for attempt in range(1, _ATTEMPTS):
             try:
-                return ask()
+                return self.in_session(name, ask)
             except BrevError as error:
                 if not error.transient:
                     raise
                 self.say(name, "trouble", str(error))
                 self.sleep(self.backoff(attempt))
-        return ask()
+        return self.in_session(name, ask)
+
+    def in_session(self, name: str, ask: Callable[[], _T]) -> _T:
+        """Ask, and wait for another session as often as there is none: nothing else would help,
+        and what trains goes on meanwhile."""
+        failures = 0
+        while True:
+            try:
+                return ask()
+            except BrevAuthError as error:
+                failures += 1
+                self.say(name, "trouble", str(error))
+                self.sleep(self.backoff(failures))

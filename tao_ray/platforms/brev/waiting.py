@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from tao_ray.platforms.base import LinkError, MachineLostError
-from tao_ray.platforms.brev.errors import ANOTHER_TYPE, BrevError, BrevProvisionError
+from tao_ray.platforms.brev.errors import (
+    ANOTHER_TYPE,
+    BrevAuthError,
+    BrevError,
+    BrevProvisionError,
+)
 from tao_ray.platforms.brev.steps import FINAL, Desk
 from tao_ray.platforms.machine import Machine
 
@@ -17,9 +22,11 @@ def until_ready(desk: Desk, name: str) -> Machine:
     text = ""
     while True:
         waited = desk.clock() - since
-        pause = desk.times.poll
+        pause, locked_out = desk.times.poll, False
         try:
             instance = desk.account.look(name, desk.clock() - desk.times.poll / 2)
+        except BrevAuthError as error:
+            state, locked_out = str(error), True
         except BrevError as error:
             if not error.transient:
                 raise
@@ -41,6 +48,8 @@ def until_ready(desk: Desk, name: str) -> Machine:
                     pause = min(pause, _PROBE_S)  # it is billed, and will answer soon
                     try:
                         machine = reach(desk, name)
+                    except BrevAuthError as error:
+                        state, locked_out = str(error), True
                     except (LinkError, MachineLostError) as error:
                         state += f", no answer over SSH yet: {error.message}"
                     else:
@@ -48,17 +57,17 @@ def until_ready(desk: Desk, name: str) -> Machine:
                         return machine
         if state != text:
             text = state
-            desk.say(name, "waiting", state)
+            desk.say(name, "trouble" if locked_out else "waiting", state)
         if waited >= desk.times.ready:
             raise _stuck(name, f"not ready after {desk.times.ready:g} s: {state}")
         desk.sleep(pause)
 
 
 def reach(desk: Desk, name: str) -> Machine:
-    """A link that has carried a command. Raises LinkError."""
+    """A link that has carried a command. Raises LinkError, BrevAuthError."""
     try:
         machine = desk.connect(name)
-    except FINAL:
+    except (BrevAuthError, *FINAL):
         raise
     except BrevError as error:
         raise LinkError(error.message, where=name, remedy=error.remedy) from error

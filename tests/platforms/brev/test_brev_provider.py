@@ -15,7 +15,6 @@ from conftest import Rent
 
 from tao_ray.platforms.base import LinkError
 from tao_ray.platforms.brev import (
-    BrevAuthError,
     BrevCapacityError,
     BrevError,
     BrevNameTakenError,
@@ -259,12 +258,20 @@ def test_a_wrong_organisation_is_noticed_before_anything_is_made(
     assert emulator.bills() == []
 
 
-def test_a_lost_session_is_no_reason_to_try_other_types(emulator: BrevEmulator, rent: Rent) -> None:
-    provider = rent(NORTH, SOUTH)
-    emulator.fault("create", "text", None, value="unexpected response: 401 Unauthorized")
-    with pytest.raises(BrevAuthError):
-        provider.create(NAME)
-    assert {call["arguments"][3] for call in emulator.calls("create")[1:]} == {NORTH}
+@pytest.mark.parametrize("command", ["create", "ls", "refresh"])
+def test_a_lost_session_is_waited_for(
+    emulator: BrevEmulator, rent: Rent, progress: list[Progress], command: str
+) -> None:
+    """It is no reason to try another type, nor to give up a machine that is there already."""
+    provider = rent(NORTH, SOUTH, times=QUICK)
+    effect = "text" if command == "create" else "401"
+    emulator.fault(command, effect, 4, value="unexpected response: 401 Unauthorized")
+    provider.create(NAME)
+    assert [bill.type for bill in emulator.bills()] == [NORTH]
+    assert emulator.alive() == [NAME]
+    told = [item for item in progress if "the session has ended" in item.text]
+    assert told
+    assert {item.step for item in told} == {"trouble"}
 
 
 def test_a_larger_shape_takes_a_larger_type(emulator: BrevEmulator, rent: Rent) -> None:
