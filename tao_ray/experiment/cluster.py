@@ -45,9 +45,9 @@ def prepare_environment(max_concurrent: int) -> None:
     os.environ.pop("TUNE_RESULT_BUFFER_LENGTH", None)  # results one by one, which is the default
     for name in _TO_BE_EXPECTED:
         logging.getLogger(name).addFilter(_tells_something)
-    # Starting a supervisor is a second of CPU time. One at a time, Tune's default, leaves cores
-    # idle; all at once starves the driver and the trials that already run.
-    os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(min(max_concurrent, os.cpu_count() or 1))
+    # As many trials may end at a time as there are: Tune keeps a process for the next trial only
+    # if that trial is pending. How many start at first, the search adapter bounds.
+    os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(max_concurrent)
 
 
 def _tells_something(record: logging.LogRecord) -> bool:

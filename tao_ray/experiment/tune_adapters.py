@@ -6,7 +6,8 @@ experiment state is ever read back: on resume a new Tuner is given the unfinishe
 
 from __future__ import annotations
 
-from collections import deque
+import os
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
 
@@ -42,6 +43,7 @@ class SearchAdapter(_NotInSnapshots, SearchAlgorithm):
         self._again = deque([*conductor.paused(), *conductor.unfinished()])
         self._spec: dict[str, Any] = {}
         self._parser = _make_parser()
+        self._warm = False
         self.tune_trials: dict[str, Trial] = {}
 
     def add_configurations(self, experiments: Any) -> None:
@@ -52,12 +54,25 @@ class SearchAdapter(_NotInSnapshots, SearchAlgorithm):
         """The next trial to queue, or None when there is no room or nothing to try now."""
         self._poll()
         self._conductor.check_progress()
-        if self._conductor.halt:
+        if self._conductor.halt or self._is_warming_up():
             return None
         if self._again:
             return self._create(self._again.popleft())
         trial = self._conductor.next_proposed()
         return self._create(trial) if trial else None
+
+    def _is_warming_up(self) -> bool:
+        """Whether as many supervising processes are being started as this host can start at a time.
+
+        Each takes a second of CPU time: all at once they starve the driver and the trials that
+        already run. Once there is one for each slot, trials take them over from one another.
+        """
+        if not self._warm:
+            states = Counter(trial.status for trial in self.tune_trials.values())
+            ended = states[Trial.TERMINATED] + states[Trial.ERROR]  # each leaves its process
+            self._warm = states[Trial.RUNNING] + ended >= self._conductor.limits.max_concurrent
+            return not self._warm and states[Trial.PENDING] - ended >= (os.cpu_count() or 1)
+        return False
 
     def is_finished(self) -> bool:
         """Whether no trial will be added any more."""
