@@ -5,7 +5,7 @@
     scripts/bench_overhead.py --in-flight 16
 
 For each number of trials in flight it runs a real search over the stand-in network on platform
-`local` and prints
+`local`, whose epochs take unequally long in different trials, as trainings do, and prints
 
 * latency: from the moment an epoch's line is on disk to the scheduler's journalled decision,
 * turnover: from the end of a job to the launch of the next one on the same slot,
@@ -60,7 +60,10 @@ def measure(n: int, epochs: int) -> str:
             },
             "search": {
                 "algorithm": "random",
-                "parameters": {"train.optim.lr": {"min": 1e-5, "max": 1e-2, "scale": "log"}},
+                "parameters": {
+                    "train.optim.lr": {"min": 1e-5, "max": 1e-2, "scale": "log"},
+                    "train.seconds_per_epoch": {"min": 0.7 * seconds, "max": 1.3 * seconds},
+                },
                 "trials": n * 2,
                 "max_epochs": epochs,
                 "max_concurrent": n,
