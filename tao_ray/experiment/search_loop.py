@@ -14,6 +14,7 @@ from tao_ray.experiment.collect import Collector
 from tao_ray.experiment.conductor import Conductor
 from tao_ray.experiment.control import Control
 from tao_ray.experiment.evaluation import Evaluator, JobStopped
+from tao_ray.experiment.jobs import Watch
 from tao_ray.experiment.keeping import Keeper
 from tao_ray.experiment.machines import Demand, machines
 from tao_ray.experiment.plan import Plan
@@ -91,7 +92,10 @@ class SearchLoop:
         rented machines are gone."""
         conductor = self._conductor
         with machines(self._platform, self._journal, self._view.say):
-            conductor.mark("resumed" if conductor.state.trials else "started", **self._facts())
+            conductor.mark(
+                "resumed" if conductor.state.trials else "started",
+                **run_facts(self._plan, self._gpus),
+            )
             try:
                 self._put_away_jobs(only_done_with=True)
                 self._search()
@@ -119,15 +123,19 @@ class SearchLoop:
         """See `tao_ray.experiment.publish`. After `run`, and after the report was written."""
         return publish(self._plan, self._run_dir, result, self._platform, self._journal)
 
-    def _trial_evaluations(self) -> TrialEvaluations:
-        evaluator = Evaluator(
+    def _evaluator(self, watch: Watch, **options: Any) -> Evaluator:
+        return Evaluator(
             self._plan,
             self._run_dir,
             self._platform,
             self._gpus,
             self._journal,
-            watch=self._until_closing,
+            watch=watch,
+            **options,
         )
+
+    def _trial_evaluations(self) -> TrialEvaluations:
+        evaluator = self._evaluator(self._until_closing)
         slots = self._plan.settings.max_concurrent
         return TrialEvaluations(evaluator, self._put_away, slots)
 
@@ -154,15 +162,7 @@ class SearchLoop:
         """Evaluate the winner and, where it is the baseline, trial 0."""
         self._demand.look(self._conductor.state, searching=False)
         self._view.update(self._conductor.state, time.time())
-        evaluator = Evaluator(
-            self._plan,
-            self._run_dir,
-            self._platform,
-            self._gpus,
-            self._journal,
-            watch=self._watch,
-            say=self._view.say,
-        )
+        evaluator = self._evaluator(self._watch, say=self._view.say)
         with self._control.listening(), suppress(JobStopped):
             evaluator.after_search(self._conductor.state)
         self._conductor.catch_up()
@@ -265,27 +265,30 @@ class SearchLoop:
             text = f"it is not known whether the job of trial {trial_id} has ended: {error}"
             self._journal.append(Event("said", data={"text": text}))
 
-    def _facts(self) -> dict[str, Any]:
-        """What a reader of the journal needs to understand it without the configuration."""
-        plan = self._plan
-        return {
-            "version": __version__,
-            "network": plan.network.name,
-            "action": plan.network.action.name,
-            "algorithm": plan.config.search.algorithm,
-            "metric": plan.objective.metric,
-            "direction": plan.objective.direction,
-            "at": plan.objective.at,
-            "guide": guide_of(plan),
-            "trials": plan.settings.trials,
-            "max_epochs": plan.max_epochs,
-            "max_concurrent": plan.settings.max_concurrent,
-            "seed": plan.settings.seed,
-            "gpus": self._gpus,
-            "platform": plan.config.platform.kind if plan.config.platform else "local",
-            "search_space": search_space(plan),
-            "left_out": dict(plan.derived.left_out),
-        }
+
+def run_facts(plan: Plan, gpus: int) -> dict[str, Any]:
+    """What a reader of the journal needs to understand it without the configuration.
+
+    gpus: those of a trial.
+    """
+    return {
+        "version": __version__,
+        "network": plan.network.name,
+        "action": plan.network.action.name,
+        "algorithm": plan.config.search.algorithm,
+        "metric": plan.objective.metric,
+        "direction": plan.objective.direction,
+        "at": plan.objective.at,
+        "guide": guide_of(plan),
+        "trials": plan.settings.trials,
+        "max_epochs": plan.max_epochs,
+        "max_concurrent": plan.settings.max_concurrent,
+        "seed": plan.settings.seed,
+        "gpus": gpus,
+        "platform": plan.config.platform.kind if plan.config.platform else "local",
+        "search_space": search_space(plan),
+        "left_out": dict(plan.derived.left_out),
+    }
 
 
 def guide_of(plan: Plan) -> dict[str, str] | None:

@@ -14,9 +14,9 @@ import yaml
 from tao_ray.config import load_config
 from tao_ray.experiment.conductor import Conductor, Limits
 from tao_ray.experiment.plan import Plan, make_plan
-from tao_ray.experiment.result import run_status, search_space, write_result
+from tao_ray.experiment.result import run_status, write_result
 from tao_ray.experiment.run_dir import RunDir
-from tao_ray.experiment.search_loop import guide_of
+from tao_ray.experiment.search_loop import run_facts
 from tao_ray.files import write_text
 from tao_ray.journal import Event, Journal, read_events
 from tao_ray.platforms import open_platform
@@ -79,7 +79,8 @@ class MadeRun:
             self._machine(name, "wanted", slots=1)
             self._machine(name, "asked", type="l40s", price=3600.0, text="")
         self.conductor.replay([])
-        self.conductor.mark("started", **_facts(self.plan))
+        facts = {**run_facts(self.plan, 0), "version": "0", "platform": "local"}
+        self.conductor.mark("started", **facts)
 
     def fail(self, trial: str, kind: FailureKind, message: str, *evidence: str) -> MadeRun:
         """Have a trial fail after its first epoch."""
@@ -155,26 +156,6 @@ class MadeRun:
     def _machine(self, name: str, what: str, **facts: Any) -> None:
         if name:
             self.journal.append(Event("machine", data={"what": what, "name": name, **facts}))
-
-
-def _facts(plan: Plan) -> dict[str, Any]:
-    return {
-        "version": "0",
-        "network": plan.network.name,
-        "action": plan.network.action.name,
-        "algorithm": plan.config.search.algorithm,
-        "metric": plan.objective.metric,
-        "direction": plan.objective.direction,
-        "at": plan.objective.at,
-        "guide": guide_of(plan),
-        "trials": plan.settings.trials,
-        "max_epochs": plan.max_epochs,
-        "max_concurrent": plan.settings.max_concurrent,
-        "seed": plan.settings.seed,
-        "platform": "local",
-        "search_space": search_space(plan),
-        "left_out": dict(plan.derived.left_out),
-    }
 
 
 def many_trials(root: Path, trials: int, epochs: int) -> RunDir:
