@@ -45,8 +45,7 @@ class Account:
         self._clock = clock
         self._price_age = price_age
         self._listed = Shared(self._list, clock)
-        self._pricing = threading.Lock()
-        self._prices: tuple[float, dict[str, float]] | None = None
+        self._priced = Shared(self._catalogue, clock)
 
     def instances(self, since: float | None = None) -> dict[str, Instance]:
         """All instances by name, as listed after `since` (default: now)."""
@@ -56,6 +55,9 @@ class Account:
         rows = self._cli.ls(self._org)
         rows.sort(key=lambda row: row.status != "DELETING")  # a successor hides it
         return {row.name: row for row in rows}
+
+    def _catalogue(self) -> dict[str, float]:
+        return {row.type: row.price_per_hour for row in collapse(self._cli.search())}
 
     def look(self, name: str, since: float | None = None) -> Instance | None:
         """One of the instances; None: there is none of this name."""
@@ -75,11 +77,7 @@ class Account:
 
     def check_price(self, offer: InstanceType) -> None:
         """Raises BrevRefusedError if the type costs more now than reviewed, or shows no price."""
-        with self._pricing:
-            if self._prices is None or self._clock() - self._prices[0] > self._price_age:
-                rows = collapse(self._cli.search())
-                self._prices = (self._clock(), {row.type: row.price_per_hour for row in rows})
-            price = self._prices[1].get(offer.type)
+        price = self._priced.get(self._clock() - self._price_age).get(offer.type)
         if price is not None and price <= offer.price_per_hour + 1e-9:
             return
         now = "it has no price now" if price is None else f"it costs {price:g} USD/h now"

@@ -69,8 +69,8 @@ class BrevProvider:
         """The machine of this name, adopted if it exists, else of the first type to be had.
 
         Without a session it waits for one. Raises BrevCapacityError if no type is to be had; then
-        nothing was left behind. After
-        any other error the instance may exist: `delete` it, or call `create` again.
+        nothing was left behind. After any other error the instance may exist: `delete` it, or call
+        `create` again.
         """
         check_ours(name)
         self._desk.patiently(name, self._desk.account.check_org)
