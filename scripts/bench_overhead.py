@@ -49,7 +49,7 @@ def main() -> int:
 
 def measure(n: int, epochs: int) -> str:
     """One line of figures for `n` trials in flight."""
-    seconds = 0.25 if n <= 4 else 2.0 if n <= 16 else 6.0
+    seconds = 0.25 if n <= 4 else 2.0 if n <= 16 else 20.0
     with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
         config = {
             "name": "bench",

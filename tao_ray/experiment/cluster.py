@@ -46,7 +46,7 @@ def prepare_environment(max_concurrent: int) -> None:
     for name in _TO_BE_EXPECTED:
         logging.getLogger(name).addFilter(_tells_something)
     # As many trials may end at a time as there are: Tune keeps a process for the next trial only
-    # if that trial is pending. How many start at first, the search adapter bounds.
+    # if that trial is pending. How many are started at a time, the search adapter bounds.
     os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(max_concurrent)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from ray.tune.experiment import Trial
 from ray.tune.experiment.config_parser import _create_trial_from_spec, _make_parser
+from ray.tune.result import NODE_IP, PID
 from ray.tune.schedulers import TrialScheduler
 from ray.tune.search import SearchAlgorithm
 
@@ -43,7 +44,8 @@ class SearchAdapter(_NotInSnapshots, SearchAlgorithm):
         self._again = deque([*conductor.paused(), *conductor.unfinished()])
         self._spec: dict[str, Any] = {}
         self._parser = _make_parser()
-        self._warm = False
+        self.processes: set[tuple[str, int]] = set()
+        """Supervising processes that have spoken so far: node and pid."""
         self.tune_trials: dict[str, Trial] = {}
 
     def add_configurations(self, experiments: Any) -> None:
@@ -65,14 +67,11 @@ class SearchAdapter(_NotInSnapshots, SearchAlgorithm):
         """Whether as many supervising processes are being started as this host can start at a time.
 
         Each takes a second of CPU time: all at once they starve the driver and the trials that
-        already run. Once there is one for each slot, trials take them over from one another.
+        already run. Trials that can take a process over from another are not counted.
         """
-        if not self._warm:
-            states = Counter(trial.status for trial in self.tune_trials.values())
-            ended = states[Trial.TERMINATED] + states[Trial.ERROR]  # each leaves its process
-            self._warm = states[Trial.RUNNING] + ended >= self._conductor.limits.max_concurrent
-            return not self._warm and states[Trial.PENDING] - ended >= (os.cpu_count() or 1)
-        return False
+        states = Counter(trial.status for trial in self.tune_trials.values())
+        free = max(0, len(self.processes) - states[Trial.RUNNING])
+        return states[Trial.PENDING] - free >= (os.cpu_count() or 1)
 
     def is_finished(self) -> bool:
         """Whether no trial will be added any more."""
@@ -120,6 +119,7 @@ class SchedulerAdapter(_NotInSnapshots, TrialScheduler):
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
         """Take in one result and say what the trial does now."""
+        self._search.processes.add((result[NODE_IP], result[PID]))
         news = decode(result[NEWS])
         if isinstance(news, Epoch):
             return self._on_epoch(tune_controller, trial, news)
