@@ -72,7 +72,8 @@ class CheckpointConfig(Section):
     sync_every: Count = Field(
         default=1,
         description="Epochs between two copies of a running trial's newest checkpoint to this "
-        "host, on platforms whose machines are rented.",
+        "host, on platforms whose machines are rented; fewer if copying would take more than a "
+        "tenth of the time.",
     )
 
 

@@ -1,6 +1,7 @@
 """Copies off rented machines: what of a trial is still needed when its machine goes.
 
-While a trial runs, its newest checkpoint is copied every few epochs; when a job has ended, whatever
+While a trial runs, its newest checkpoint is copied every few epochs, if that takes no more than a
+tenth of the time; when a job has ended, whatever
 `retention` says is needed of its trial, and its records. A machine is kept until that is done, and
 a driver that takes over goes on with what it finds undone in the journal.
 """
@@ -25,6 +26,8 @@ _PARALLEL = 3
 _RETRY_S = 10.0
 _PATIENCE_S = 60.0
 _AGAIN_S = 2.0
+_REST = 9.0
+"""Times as long as the last copy of a running trial took, nothing more of it is copied."""
 
 
 class Keeper:
@@ -46,6 +49,7 @@ class Keeper:
         self._at_work: dict[str, Future[None]] = {}
         self._synced: dict[str, int] = {}
         self._not_before: dict[str, float] = {}
+        self._rested: dict[str, float] = {}
 
     def look(self, state: RunState, donors: Iterable[WeightsFrom]) -> None:
         """Start the copies that are due. Returns at once. donors: as for `needs_of`."""
@@ -59,6 +63,8 @@ class Keeper:
                 trial = state.trials.get(lease.workspace)
                 done = self._synced.get(lease.job, 0)
                 if trial is None or trial.last_epoch < max(done, 1) + self._sync_every:
+                    continue
+                if time.monotonic() < self._rested.get(lease.job, 0.0):
                     continue
                 self._synced[lease.job] = trial.last_epoch - 1
             elif lease.settled or not _is_over(state, lease):
@@ -134,11 +140,15 @@ class Keeper:
         assert self._keeper is not None
         if before is not None:
             before.exception()  # one at a time for each trial
+        began = time.monotonic()
         files = result_files(self._platform.attach(job_id))
         wanted = self._wanted(files, needs, running) if needs else ()
         paths = [file for file in files for path in wanted if is_below(file, path)]
         kept = [f"{RESULTS_DIR}/{path}" for path in paths]
         self._keeper.keep(job_id, kept, last=not running)
+        if running:
+            now = time.monotonic()
+            self._rested[job_id] = now + _REST * (now - began)
 
     def _wanted(self, files: Mapping[str, int], needs: Needs, running: bool) -> set[str]:
         """Paths of the checkpoints to copy."""

@@ -8,6 +8,7 @@ that is carried out late is still right. Listing and deleting happen in threads.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -38,6 +39,8 @@ UNNEEDED = "nothing needs it"
 
 _PARALLEL = 2
 _RUNNING_EVERY_S = 1.0
+_REST = 9.0
+"""Times as long as the last cleaning of a running trial took, it is left alone after it."""
 _RETRY_S = 30.0
 
 
@@ -187,6 +190,7 @@ class Retention:
         self._at_work: dict[str, Future[None]] = {}
         self._done: dict[str, Needs] = {}
         self._next: dict[str, float] = {}
+        self._took: dict[str, float] = {}
         self._held: dict[str, int] = {}
 
     def look(self, state: RunState, donors: Iterable[WeightsFrom], now: float) -> None:
@@ -205,13 +209,15 @@ class Retention:
             settled = needs.alive or all(job.ended for job in state.trials[trial_id].jobs)
             if self._done.get(trial_id) == needs or not settled:
                 continue
-            if now >= self._next.get(trial_id, 0.0) or not needs.alive:
+            due = self._next.get(trial_id, 0.0) + _REST * self._took.get(trial_id, 0.0)
+            if now >= due or not needs.alive:
                 failed = running is not None and running.exception() is not None
                 self._next[trial_id] = now + (_RETRY_S if failed else _RUNNING_EVERY_S)
                 self._at_work[trial_id] = self._pool.submit(self.clean, trial_id, needs)
 
     def clean(self, trial_id: str, needs: Needs) -> None:
         """Delete what is not needed of a trial, verify and journal it. Raises PlatformError."""
+        began = time.monotonic()
         checkpoints = self._checkpoints(needs.job)
         self._held[trial_id] = sum(c.bytes for c in checkpoints)
         kept = needs.keep(checkpoints)
@@ -234,6 +240,7 @@ class Retention:
             }
             self._journal.append(Event("deleted", trial_id, data))
             _refuse_left([c.path for c in unneeded if c.path in left], f"trial {trial_id}")
+        self._took[trial_id] = time.monotonic() - began
         self._done[trial_id] = needs
 
     def finish(self, state: RunState, donors: Iterable[WeightsFrom]) -> list[str]:

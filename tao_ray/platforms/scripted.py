@@ -19,7 +19,7 @@ from tao_ray.platforms.process_job import script
 
 CHUNK = 1 << 20
 BLOCK = 1 << 17
-_LOOK_EVERY = 0.1  # seconds between two looks at a followed file, on the machine
+_LOOK_EVERY = 0.2  # seconds between two looks at a followed file, on the machine
 
 
 class ScriptedMachine:

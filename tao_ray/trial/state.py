@@ -150,6 +150,13 @@ class TrialState:
     trained: str = ""
     chosen: int | None = None
     evaluation: Mapping[str, Any] = field(default_factory=dict)
+    _judged: dict[str, EpochState | None] = field(default_factory=dict, repr=False, compare=False)
+    """What `judged` and `guided` have found since the last change: they are asked all the time."""
+
+    def note(self, epoch: EpochState) -> None:
+        """Take in an epoch, or more of a known one."""
+        self.epochs[epoch.epoch] = epoch
+        self._judged.clear()
 
     @property
     def alive(self) -> bool:
@@ -173,20 +180,20 @@ class TrialState:
 
     def judged(self, at: str) -> EpochState | None:
         """The epoch this trial is judged by, or None if the objective was never measured."""
-        epochs = self.measured()
-        if not epochs:
-            return None
-        if at == "last":
-            return epochs[-1]
-        return min(epochs, key=lambda e: (e.loss, e.epoch))
+        if at not in self._judged:
+            epochs = self.measured()
+            found = epochs[-1:] if at == "last" else epochs
+            self._judged[at] = min(found, key=lambda e: (e.loss, e.epoch), default=None)
+        return self._judged[at]
 
     def guided(self, at: str) -> EpochState | None:
         """As `judged`, by the training's own metric where the objective is measured elsewhere."""
-        found = [self.epochs[e] for e in sorted(self.epochs)]
-        guided = [(e.guide, e.epoch) for e in found if e.guide is not None]
-        if not guided:
-            return None
-        return self.epochs[guided[-1][1] if at == "last" else min(guided)[1]]
+        key = f"guided {at}"
+        if key not in self._judged:
+            epochs = [e for n in sorted(self.epochs) if (e := self.epochs[n]).guide is not None]
+            found = epochs[-1:] if at == "last" else epochs
+            self._judged[key] = min(found, key=lambda e: (e.guide, e.epoch), default=None)
+        return self._judged[key]
 
     @property
     def last_job(self) -> JobState | None:
@@ -315,7 +322,7 @@ def _apply_to_trial(trial: TrialState, event: Event) -> None:
     data = event.data
     for epoch, metrics in data.get("late", {}).items():
         if known := trial.epochs.get(int(epoch)):
-            trial.epochs[int(epoch)] = replace(known, metrics={**known.metrics, **metrics})
+            trial.note(replace(known, metrics={**known.metrics, **metrics}))
     if event.kind == "job":
         trial.status = RUNNING
         trial.jobs.append(JobState(data["job"], data["segment"], data["resume_epoch"], event.time))
@@ -323,14 +330,16 @@ def _apply_to_trial(trial: TrialState, event: Event) -> None:
         trial.jobs[-1].launched = event.time
         trial.adjustments = list(data.get("adjustments", ()))
     elif event.kind == "epoch":
-        trial.epochs[data["epoch"]] = EpochState(
-            data["epoch"],
-            data["metrics"],
-            data["loss"],
-            data.get("seconds"),
-            event.time,
-            data["job"],
-            data.get("guide"),
+        trial.note(
+            EpochState(
+                data["epoch"],
+                data["metrics"],
+                data["loss"],
+                data.get("seconds"),
+                event.time,
+                data["job"],
+                data.get("guide"),
+            )
         )
     elif event.kind == "decision":
         trial.decided = data["epoch"]
@@ -353,7 +362,7 @@ def _apply_to_trial(trial: TrialState, event: Event) -> None:
     elif event.kind == "evaluated":
         judged = trial.epochs[data["epoch"]]
         metrics = {**judged.metrics, **data["metrics"]}
-        trial.epochs[data["epoch"]] = replace(judged, metrics=metrics, loss=data["loss"])
+        trial.note(replace(judged, metrics=metrics, loss=data["loss"]))
     elif event.kind == "deleted":
         trial.deleted += len(data["paths"])
         trial.deleted_bytes += data["bytes"]
