@@ -5,7 +5,7 @@
     scripts/bench_disk.py --checkpoint-mb 5
 
 Runs a real ASHA search over the stand-in network on platform `local`, once per retention mode,
-and looks at the jobs' directory several times a second.
+with its results in a bucket (`file://`), and looks at both places several times a second.
 """
 
 from __future__ import annotations
@@ -34,7 +34,16 @@ def main() -> int:
     parser.add_argument("--checkpoint-mb", type=float, default=50.0)
     parser.add_argument("--seconds-per-epoch", type=float, default=1.0)
     args = parser.parse_args()
-    columns = ("retention", "written MB", "peak MB", "final MB", "peak of a trial MB", "best")
+    columns = (
+        "retention",
+        "written MB",
+        "peak MB",
+        "final MB",
+        "peak of a trial MB",
+        "bucket's peak MB",
+        "bucket's final MB",
+        "best",
+    )
     print("  ".join(columns), flush=True)
     for mode in ("manual", "auto"):
         with tempfile.TemporaryDirectory(prefix="bench-disk-") as scratch:
@@ -46,7 +55,7 @@ def measure(mode: str, args: argparse.Namespace, scratch: Path) -> str:
     """One line of figures."""
     config = {
         "name": "bench",
-        "results": str(scratch),
+        "results": f"file://{scratch}/bucket",
         "model": {
             "package": "digits_mlp",
             "overrides": {
@@ -65,39 +74,41 @@ def measure(mode: str, args: argparse.Namespace, scratch: Path) -> str:
     }
     path = scratch / "bench.yaml"
     path.write_text(yaml.safe_dump(config))
-    peak = 0
+    places = scratch / "runs", scratch / "bucket"
+    peaks = [0, 0]
     done = threading.Event()
 
     def watch() -> None:
-        nonlocal peak
         while not done.wait(_LOOK_EVERY_S):
-            peak = max(peak, size(scratch))
+            peaks[:] = [max(peak, size(place)) for peak, place in zip(peaks, places, strict=True)]
 
     watcher = threading.Thread(target=watch)
     watcher.start()
     command = [sys.executable, "-m", "tao_ray.tune", str(path), "--yes"]
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    run = subprocess.run(command, cwd=scratch, capture_output=True, text=True, check=False)
     done.set()
     watcher.join()
     if run.returncode:
         sys.exit(f"the search failed:\n{run.stdout}\n{run.stderr}")
-    (result_path,) = scratch.glob("bench/*/result.json")
+    (result_path,) = scratch.glob("runs/bench/*/result.json")
     result = json.loads(result_path.read_text())
     retention = result["retention"]
     figures = (
         retention["deleted_bytes"] + retention["kept_bytes"],
-        peak,
-        size(scratch),
+        peaks[0],
+        size(places[0]),
         max(retention["peak_bytes_per_trial"].values()),
+        peaks[1],
+        size(places[1]),
     )
     shown = "  ".join(f"{figure / _MB:.0f}" for figure in figures)
     return f"{mode}  {shown}  trial {result['best']['trial']} {result['best']['metric']:.4f}"
 
 
-def size(scratch: Path) -> int:
+def size(place: Path) -> int:
     """Bytes of the checkpoints there now."""
     total = 0
-    for directory, _, names in os.walk(scratch):
+    for directory, _, names in os.walk(place):
         for name in names:
             if name.endswith(".pth"):
                 try:
