@@ -42,7 +42,7 @@ class Budget:
         """Called often. What running machines will cost until they are deleted counts."""
         reason = self._cost(state, now) or self._hours(state, now)
         if reason:
-            self._conductor.stop(Halt(reason, resumable=True, budget=True))
+            self._conductor.stop(Halt(reason, resumable=True))
 
     def _cost(self, state: RunState, now: float) -> str:
         cap = self._config.cost_usd

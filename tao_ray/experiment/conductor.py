@@ -40,16 +40,31 @@ _OF_THE_CONFIGURATION = {
     FailureKind.BATCH,
     FailureKind.SPEC,
 }
+_MENDED_OUTSIDE = {
+    FailureKind.CAPACITY,
+    FailureKind.PROVISION,
+    FailureKind.LINK,
+    FailureKind.HOST_KEY,
+    FailureKind.MACHINE_LOST,
+    FailureKind.CREDENTIALS,
+    FailureKind.IMAGE_ACCESS,
+    FailureKind.DISK_FULL,
+    FailureKind.DATA,
+}
+"""What a user can put right without another configuration: the run can go on then."""
 
 
 @dataclass(frozen=True)
 class Halt:
-    """Why the search ends before it is done. `resumable`: by a user, a signal or the budget, not a
-    defect. budget: what was found within it counts as the run's result."""
+    """Why the search ends before it is done.
+
+    resumable: something is left to do, and the same run can do it later. interrupted: by a user
+    or a signal; otherwise what was found counts as the run's result.
+    """
 
     reason: str
     resumable: bool
-    budget: bool = False
+    interrupted: bool = False
 
 
 @dataclass(frozen=True)
@@ -438,7 +453,7 @@ class Conductor:
             self.stop(
                 Halt(
                     f"{n} trials in a row failed alike: {failure.kind.cause} - {failure.message}",
-                    resumable=False,
+                    resumable=failure.kind in _MENDED_OUTSIDE,
                 )
             )
 

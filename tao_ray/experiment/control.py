@@ -54,7 +54,7 @@ class Control:
                 self._halt("stopped on request")
 
     def _halt(self, reason: str) -> None:
-        self._conductor.stop(Halt(reason, resumable=True))
+        self._conductor.stop(Halt(reason, resumable=True, interrupted=True))
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self._signal is None:

@@ -99,7 +99,7 @@ class SearchLoop:
             try:
                 self._put_away_jobs(only_done_with=True)
                 self._search()
-                if not self._interrupted():
+                if not self._is_to_go_on():
                     self._evaluate()
                 for problem in self._retention.finish(conductor.state, conductor.donors()):
                     conductor.say(problem)
@@ -112,7 +112,7 @@ class SearchLoop:
             conductor.say(problem)
         halt = conductor.halt
         reason, resumable = (halt.reason, halt.resumable) if halt else ("", False)
-        interrupted = resumable and not (halt and halt.budget)
+        interrupted = halt is not None and halt.interrupted
         status = run_status(conductor.state, interrupted, reason)
         conductor.mark("ended", status=status, reason=reason)
         return write_result(
@@ -175,14 +175,15 @@ class SearchLoop:
             self._conductor.catch_up()
             self._keeper.look(self._conductor.state, self._conductor.donors())
             self._budget.look(self._conductor.state, now)
-        if self._interrupted():
+        if self._is_to_go_on():
             raise JobStopped
 
     def _until_closing(self, event: object) -> None:
-        if self._closing or self._interrupted():
+        if self._closing or self._is_to_go_on():
             raise JobStopped
 
-    def _interrupted(self) -> bool:
+    def _is_to_go_on(self) -> bool:
+        """What is left of the run is for whoever resumes it."""
         halt = self._conductor.halt
         return halt is not None and halt.resumable
 

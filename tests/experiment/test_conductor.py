@@ -198,9 +198,33 @@ def test_failures_of_the_setup_stop_the_run_with_the_shared_cause(journal: Journ
     assert search.halt == Halt(
         "3 trials in a row failed alike: the data is missing or not what the network expects - "
         "no file 2",
-        resumable=False,
+        resumable=True,
     )
     assert search.next_proposed() is None
+
+
+def test_a_run_goes_on_when_what_stopped_it_was_put_right(journal: Journal) -> None:
+    search = conductor(journal, name="random", max_failures_in_a_row=1)
+    trial = search.next_proposed()
+    assert trial is not None
+    launch(journal, trial.id)
+    search.on_failure(trial.id, Failure(FailureKind.CREDENTIALS, "the token has expired"))
+    assert search.halt is not None
+    assert search.halt.resumable
+
+    resumed = conductor(journal, name="random", max_failures_in_a_row=1)
+    assert resumed.halt is None
+    assert resumed.next_proposed() is not None
+
+
+def test_a_defect_that_only_another_configuration_mends_ends_a_run(journal: Journal) -> None:
+    search = conductor(journal, name="random", max_failures_in_a_row=1)
+    trial = search.next_proposed()
+    assert trial is not None
+    launch(journal, trial.id)
+    search.on_failure(trial.id, Failure(FailureKind.CODE, "KeyError"))
+    assert search.halt is not None
+    assert not search.halt.resumable
 
 
 def test_bad_configurations_do_not_stop_a_run_that_has_succeeded(journal: Journal) -> None:
