@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tao_ray.config import BudgetConfig
-from tao_ray.experiment.conductor import Conductor, Halt
+from tao_ray.experiment.conductor import Conductor
+from tao_ray.experiment.stop_rules import Halt
 from tao_ray.platforms.ledger import Ledger
 from tao_ray.trial.state import RunState
 

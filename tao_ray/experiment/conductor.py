@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tao_ray.errors import TaoRayError
+from tao_ray.experiment.informant import Informant
+from tao_ray.experiment.stop_rules import Halt, Limits, StopRules
 from tao_ray.journal import Event, JournalWriter
 from tao_ray.search.base import (
     Algorithm,
@@ -21,7 +22,6 @@ from tao_ray.search.base import (
     Exhausted,
     GivesWeights,
     Proposal,
-    SeesTradeOffs,
     TrialStatus,
     Wait,
     WeightsFrom,
@@ -30,57 +30,6 @@ from tao_ray.trial.failure import Failure, FailureKind
 from tao_ray.trial.state import PAUSED, Evaluation, Objective, RunState, TrialState
 
 Late = Mapping[int, Mapping[str, float]]
-
-# Kinds that a bad configuration can bring about: several in a row are no sign of a broken setup
-# once anything has succeeded.
-_OF_THE_CONFIGURATION = {
-    FailureKind.NAN,
-    FailureKind.OOM,
-    FailureKind.TIMEOUT,
-    FailureKind.BATCH,
-    FailureKind.SPEC,
-}
-_MENDED_OUTSIDE = {
-    FailureKind.CAPACITY,
-    FailureKind.PROVISION,
-    FailureKind.LINK,
-    FailureKind.HOST_KEY,
-    FailureKind.MACHINE_LOST,
-    FailureKind.CREDENTIALS,
-    FailureKind.IMAGE_ACCESS,
-    FailureKind.DISK_FULL,
-    FailureKind.DATA,
-}
-"""What a user can put right without another configuration: the run can go on then."""
-
-
-@dataclass(frozen=True)
-class Halt:
-    """Why the search ends before it is done.
-
-    resumable: something is left to do, and the same run can do it later. interrupted: by a user
-    or a signal; otherwise what was found counts as the run's result.
-    """
-
-    reason: str
-    resumable: bool
-    interrupted: bool = False
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Bounds the conductor keeps.
-
-    max_epochs: a full training; 1 for a single-shot action. target: value of the objective at which
-    the search ends. patience_trials: ended trials without a new best after which it ends.
-    """
-
-    max_epochs: int
-    max_concurrent: int
-    max_retries: int = 2
-    max_failures_in_a_row: int = 3
-    target: float | None = None
-    patience_trials: int | None = None
 
 
 class ReplayMismatch(TaoRayError):
@@ -107,10 +56,10 @@ class Conductor:
         self._proposer = algorithm.proposer
         self._rule = algorithm.rule
         self._journal = journal
-        self._failures: list[FailureKind] = []
-        self._succeeded = False
-        self._best_loss = math.inf
-        self._ended_since_best = 0
+        self._stopping = StopRules(limits, objective)
+        self._informant = Informant(
+            algorithm, objective, evaluation, limits.max_epochs, self._stopping
+        )
 
     # -- what happened ------------------------------------------------------------------------
 
@@ -351,9 +300,13 @@ class Conductor:
             "late": late or {},
         }
         self._apply(*([after] if after else []), Event("ended", trial.id, data))
-        if failure:
-            self._stop_if_all_fail_alike(failure)
+        if failure and (halt := self._stopping.after_failure(failure)):
+            self.stop(halt)
         self._stop_if_enough(None)
+
+    def _stop_if_enough(self, loss: float | None) -> None:
+        if halt := self._stopping.after(loss):
+            self.stop(halt)
 
     def _evaluating(
         self, trial: TrialState, status: TrialStatus, late: Late | None = None
@@ -370,92 +323,7 @@ class Conductor:
             self._inform(event)
 
     def _inform(self, event: Event) -> Decision | None:
-        """Tell the algorithm one fact, new or replayed. The rule's decision, for an epoch."""
-        if event.kind == "exhausted":
-            self._rule.exhausted()
-        if event.trial is None:
-            return None
-        trial = self.state.trials[event.trial]
-        if event.kind == "proposed":
-            proposal = Proposal(trial.config, trial.info, trial.start)
-            self._proposer.started(trial.id, proposal)
-            self._rule.add(trial.id, trial.info)
-        elif event.kind == "resumed":
-            self._rule.resumed(trial.id)
-        elif event.kind == "epoch":
-            return self._inform_of_epoch(trial, event)
-        elif event.kind == "evaluating":
-            self._rule.gone(trial.id)
-        elif event.kind == "ended":
-            self._inform_of_end(trial)
-        return None
-
-    def _inform_of_epoch(self, trial: TrialState, event: Event) -> Decision | None:
-        epoch, loss = event.data["epoch"], event.data["guide" if self._evaluation else "loss"]
-        if loss is None or not math.isfinite(loss) or epoch <= trial.decided:
-            return None  # not measured, a failure, or an epoch trained again after a restart
-        if self._evaluation:
-            # The proposer is told what the evaluation says, in the end: two scales never mix.
-            guided = trial.guided(self.objective.at)
-            assert guided is not None
-            standing = guided.guide
-        else:
-            judged = trial.judged(self.objective.at)
-            assert judged is not None
-            assert judged.loss is not None
-            standing = judged.loss
-            self._proposer.tell(trial.id, trial.config, epoch, standing, TrialStatus.RUNNING)
-        assert standing is not None
-        decision = self._rule.report(trial.id, epoch, standing)
-        # After the last epoch the job only has to say that it is done.
-        return Decision.CONTINUE if epoch >= self.limits.max_epochs else decision
-
-    def _inform_of_end(self, trial: TrialState) -> None:
-        status = TrialStatus(trial.status)
-        judged = None if status is TrialStatus.FAILED else trial.judged(self.objective.at)
-        losses = self.objective.losses(judged) if judged else None
-        if losses is not None and len(losses) > 1 and isinstance(self._proposer, SeesTradeOffs):
-            self._proposer.tell_others(trial.id, losses[1:])
-        self._proposer.tell(
-            trial.id,
-            trial.config,
-            trial.last_epoch,
-            judged.loss if judged else None,
-            status if judged else TrialStatus.FAILED,
-        )
-        if trial.chosen is None:  # else it was gone when its training was over
-            self._rule.gone(trial.id)
-        self._ended_since_best += 1
-        if judged is not None and judged.loss is not None and judged.loss < self._best_loss:
-            self._best_loss, self._ended_since_best = judged.loss, 0
-        if trial.failure:
-            self._failures.append(trial.failure.kind)
-        else:
-            self._failures.clear()
-            self._succeeded = True
-
-    def _stop_if_enough(self, loss: float | None) -> None:
-        """The user's own stop rules."""
-        limits, metric = self.limits, self.objective.metric
-        target = None if limits.target is None else self.objective.loss(limits.target)
-        if target is not None and loss is not None and loss <= target:
-            value = self.objective.value(loss)
-            text = f"{metric} = {value:.6g} reached the target {limits.target:g}"
-            self.stop(Halt(text, resumable=False))
-        if limits.patience_trials and self._ended_since_best >= limits.patience_trials:
-            text = f"no new best {metric} in the last {self._ended_since_best} trials"
-            self.stop(Halt(text, resumable=False))
-
-    def _stop_if_all_fail_alike(self, failure: Failure) -> None:
-        n = self.limits.max_failures_in_a_row
-        alike = self._failures[-n:] == [failure.kind] * n
-        if alike and not (self._succeeded and failure.kind in _OF_THE_CONFIGURATION):
-            self.stop(
-                Halt(
-                    f"{n} trials in a row failed alike: {failure.kind.cause} - {failure.message}",
-                    resumable=failure.kind in _MENDED_OUTSIDE,
-                )
-            )
+        return self._informant.tell(event, self.state)
 
     def _check_replayed(self, event: Event, undecided: tuple[Event, Decision] | None) -> None:
         was = event.data["decision"]

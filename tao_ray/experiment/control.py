@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from tao_ray.experiment.conductor import Conductor, Halt
+from tao_ray.experiment.conductor import Conductor
+from tao_ray.experiment.stop_rules import Halt
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _FILE_EVERY_S = 0.5

@@ -12,7 +12,7 @@ from tao_ray.config import config_differences, load_config
 from tao_ray.errors import TaoRayError
 from tao_ray.experiment.before_search import before_search, begun, give_back
 from tao_ray.experiment.cluster import cluster, prepare_environment
-from tao_ray.experiment.conductor import Conductor, Limits
+from tao_ray.experiment.conductor import Conductor
 from tao_ray.experiment.consent import Answers, terminal_ask
 from tao_ray.experiment.finished import finished
 from tao_ray.experiment.plan import Plan
@@ -22,6 +22,7 @@ from tao_ray.experiment.result import Result
 from tao_ray.experiment.run_dir import RunDir, results_root
 from tao_ray.experiment.search_loop import SearchLoop
 from tao_ray.experiment.staging import STAGED_DATA, stage_data
+from tao_ray.experiment.stop_rules import Limits
 from tao_ray.experiment.view import View
 from tao_ray.experiment.warm_start import keep_warm_start
 from tao_ray.files import write_text

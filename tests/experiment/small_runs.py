@@ -8,9 +8,10 @@ from typing import Any
 import yaml
 
 from tao_ray.config import RunConfig, load_config
-from tao_ray.experiment.conductor import Conductor, Limits
+from tao_ray.experiment.conductor import Conductor
 from tao_ray.experiment.plan import Plan, make_plan
 from tao_ray.experiment.run_dir import RunDir, results_root
+from tao_ray.experiment.stop_rules import Limits
 from tao_ray.journal import Journal
 from tao_ray.platforms.local import LocalPlatform
 from tao_ray.trial.setup import Epoch, Outcome

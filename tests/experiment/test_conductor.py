@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tao_ray.experiment.conductor import Conductor, Halt, Limits, ReplayMismatch
+from tao_ray.experiment.conductor import Conductor, ReplayMismatch
+from tao_ray.experiment.stop_rules import Halt, Limits
 from tao_ray.journal import Event, Journal
 from tao_ray.search import build
 from tao_ray.search.base import Algorithm, Decision, SearchSettings

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tao_ray.config import load_config
-from tao_ray.experiment.conductor import Conductor, Limits
+from tao_ray.experiment.conductor import Conductor
 from tao_ray.experiment.plan import Plan, make_plan
 from tao_ray.experiment.retention import (
     BEST,
@@ -26,6 +26,7 @@ from tao_ray.experiment.retention import (
     needs_of,
     retention_summary,
 )
+from tao_ray.experiment.stop_rules import Limits
 from tao_ray.journal import Event, Journal
 from tao_ray.network.checkpoints import CheckpointFile, find_checkpoints
 from tao_ray.network.conventions import conventions_for

@@ -11,12 +11,13 @@ import pytest
 from small_runs import SmallRun, configure
 
 from tao_ray.errors import TaoRayError
-from tao_ray.experiment.conductor import Conductor, Limits
+from tao_ray.experiment.conductor import Conductor
 from tao_ray.experiment.evaluation import Evaluator
 from tao_ray.experiment.jobs import JobStopped
 from tao_ray.experiment.measure import objective_checks
 from tao_ray.experiment.plan import make_plan
 from tao_ray.experiment.retention import TO_EVALUATE, needs_of
+from tao_ray.experiment.stop_rules import Limits
 from tao_ray.experiment.trial_evaluations import TrialEvaluations
 from tao_ray.journal import Journal
 from tao_ray.network.status import StatusEvent

@@ -12,11 +12,12 @@ import numpy as np
 import yaml
 
 from tao_ray.config import load_config
-from tao_ray.experiment.conductor import Conductor, Limits
+from tao_ray.experiment.conductor import Conductor
 from tao_ray.experiment.plan import Plan, make_plan
 from tao_ray.experiment.result import run_status, write_result
 from tao_ray.experiment.run_dir import RunDir
 from tao_ray.experiment.search_loop import run_facts
+from tao_ray.experiment.stop_rules import Limits
 from tao_ray.files import write_text
 from tao_ray.journal import Event, Journal, read_events
 from tao_ray.platforms import open_platform
