@@ -74,14 +74,20 @@ class DensityProposer(BaseProposer):
         self.min_points = options.min_points or len(space) + 1
 
     def propose(self, number: int, rng: np.random.Generator) -> Proposal | Exhausted:
-        if rng.random() < self.options.random_fraction:
+        results = self._modelled()
+        # Without a model this draws what Hyperband would draw: the same seed, the same trials.
+        if results is None or rng.random() < self.options.random_fraction:
             return self.new_sample(rng)
+        config = self._from_model(results, rng)
+        return self.new_sample(rng) if config is None else Proposal(config)
+
+    def _modelled(self) -> list[tuple[float, Config]] | None:
+        """The results at the largest fidelity that has enough of them; None if none has."""
         for fidelity in (f for f in self.fidelities if f >= self.lowest):
             results = self._results(fidelity)
             if len(results) >= self.min_points + 2:
-                config = self._from_model(results, rng)
-                return self.new_sample(rng) if config is None else Proposal(config)
-        return self.new_sample(rng)
+                return results
+        return None
 
     def _results(self, fidelity: int) -> list[tuple[float, Config]]:
         """(loss, configuration) of every trial that was judged at `fidelity`, best first. A
