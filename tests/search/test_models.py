@@ -12,7 +12,7 @@ from scipy.optimize import approx_fprime
 from search_cases import loss_at, make_space, settings
 
 from tao_ray.search import PastTrial, TrialStatus, build
-from tao_ray.search.base import Proposal
+from tao_ray.search.base import Config, Proposal
 from tao_ray.search.curves import probability_above
 from tao_ray.search.gaussian_process import GaussianProcess, decay, tame
 from tao_ray.search.kde import MixedDensity, as_point, from_point
@@ -192,6 +192,20 @@ def test_bohb_models_the_largest_fidelity_with_enough_results() -> None:
         proposer.started(f"t{i}", proposal)
         drawn.append(proposal.config["x"])
     assert np.mean(drawn) > 0.7
+
+
+def test_bohb_without_a_model_is_hyperband() -> None:
+    space = SearchSpace([Float("x", 0.0, 1.0), Float("y", 0.0, 1.0)])
+    s = settings(points=(), trials=12, max_epochs=9, seed=4)
+    found = [
+        [t.config for t in simulate(build(name, space, s, {}), _bowl, max_epochs=9).trials[:9]]
+        for name in ("bohb", "hyperband")
+    ]
+    assert found[0] == found[1]
+
+
+def _bowl(config: Config, epoch: int) -> float:
+    return float((config["x"] - 0.3) ** 2 + config["y"] + 1 / epoch)
 
 
 def test_dehb_children_take_their_targets_seat_only_if_not_worse() -> None:
