@@ -14,6 +14,7 @@ import pytest
 from small_runs import configure, trained_checkpoint
 
 from tao_ray.cli import main
+from tao_ray.storage import open_storage
 
 
 def directory(tmp_path: Path, action: str) -> Path:
@@ -44,6 +45,25 @@ def test_a_training_shows_its_epochs(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "finished successfully" in (home / "status.json").read_text()
     assert b"s3cret" not in b"".join(p.read_bytes() for p in home.iterdir() if p.is_file())
     assert list((home / "jobs" / ".jobs").glob("train-1")) == []  # released
+
+
+def test_what_a_job_wrote_is_stored_in_the_bucket(
+    tmp_path: Path,
+    s3_environment: None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)  # the records of a run with its results elsewhere are in ./runs
+    configure(tmp_path, results="s3://bucket/jobs")
+    assert main(["run", str(tmp_path / "run.yaml")]) == 0
+    home = directory(tmp_path, "train")
+    assert f"stored: s3://bucket/jobs/small-train/{home.name} (" in capsys.readouterr().out
+    stored = open_storage("s3://bucket/jobs").list(f"small-train/{home.name}")
+    names = {name.removeprefix(f"small-train/{home.name}/"): size for name, size in stored.items()}
+    checkpoint = "results/train/model_epoch_001.pth"
+    assert {"result.json", "spec.yaml", "log.txt", "status.json", checkpoint} <= set(names)
+    results = Path(result(tmp_path, "train")["results_dir"])
+    assert names[checkpoint] == (results / "train" / "model_epoch_001.pth").stat().st_size
 
 
 def test_an_evaluation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
