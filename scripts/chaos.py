@@ -3,8 +3,9 @@
 
     scripts/chaos.py --seed 1 --faults 200
 
-Each run is a real search over the stand-in network on real SSH servers, disturbed at random moments
-and resumed until it is done. It passes if it ends with nothing rented, every trial's curve has no
+Each run is a real search over the stand-in network on real SSH servers - every third one in
+containers of real Docker Engines, where one can be started -, disturbed at random moments and
+resumed until it is done. It passes if it ends with nothing rented, every trial's curve has no
 gap and no epoch decided twice, no job was started twice, and no machine's bill is above the ledger.
 """
 
@@ -29,6 +30,7 @@ REPO = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(REPO / "tests"), str(REPO / "scripts")]
 
 import crash  # noqa: E402
+from brev_emulator.docker import IMAGE, docker_missing, docker_tool  # noqa: E402
 from brev_emulator.emulator import BrevEmulator  # noqa: E402
 
 from tao_ray.experiment.run_dir import RunDir  # noqa: E402
@@ -38,14 +40,24 @@ from tao_ray.platforms.ledger import Ledger  # noqa: E402
 GRACE_S = 20.0
 RUN_TIMEOUT_S = 900.0
 COMMANDS = ("ls", "create", "delete", "refresh")
+CONTAINERS = {
+    "engine": "docker",
+    # The image is empty: what runs in it is this host's.
+    "mounts": {"/usr": "/usr:ro"}
+    | {path: f"{path}:ro" for path in (sys.prefix, sys.base_prefix, str(REPO))},
+    "network": "host",
+    "ulimits": {},
+    "shm_size": "64m",
+}
 
 
 class Run:
     """One search and what happens to it."""
 
-    def __init__(self, directory: Path, rng: random.Random):
+    def __init__(self, directory: Path, rng: random.Random, docker: bool):
         self.directory = directory
         self.rng = rng
+        self.docker = docker
         self.emulator = BrevEmulator(directory / "brev")
         self.emulator.log_in()
         self.emulator.delays(boot=0.5, ssh=0.3, delete=0.3)
@@ -62,6 +74,7 @@ class Run:
                     "model": {
                         "package": "digits_mlp",
                         "overrides": {"train.seconds_per_epoch": 1.0},
+                        **({"image": IMAGE} if docker else {}),
                     },
                     "search": {
                         "algorithm": "asha",
@@ -74,14 +87,17 @@ class Run:
                         "kind": "brev",
                         "gpu": "L40S",
                         "engine": "process",
-                        "ready_timeout": 20,
+                        "ready_timeout": 60 if docker else 20,
                         "lost_after": 10,
                         "orphan_grace": GRACE_S,
                         "env": {"PATH": python, "PYTHONPATH": str(REPO)},
+                        **(CONTAINERS if docker else {}),
                     },
                 }
             )
         )
+        if docker:
+            self.emulator.change(tools=docker_tool(directory))
 
     def go(self, faults: int) -> list[str]:
         """Disturb it so often, see it to its end; what is wrong then."""
@@ -122,14 +138,25 @@ class Run:
         log.close()
 
     def disturb(self, now: float) -> None:
-        """One fault, chosen at random."""
+        """One fault, chosen at random; one of a machine waits until there is one."""
         kinds = [self.kill_driver, self.kill_driver_for_long, self.cli, self.create, self.refuse]
-        alive = self.emulator.alive()
-        if alive:
-            kinds += [self.cut_link, self.freeze, self.vanish, self.kill_machine]
-        kind = self.rng.choice(kinds)
-        self.done[kind.__name__] += 1
-        kind(now, self.rng.choice(alive) if alive else "")
+        of_machines = [self.cut_link, self.freeze, self.vanish, self.kill_machine]
+        if self.docker:
+            of_machines.append(self.kill_docker)
+        kind = self.rng.choice([*kinds, *of_machines])
+        if kind in kinds:
+            self.done[kind.__name__] += 1
+            kind(now, "")
+        else:
+            self.harm(kind, now)
+
+    def harm(self, kind: Callable[[float, str], None], now: float) -> None:
+        """A fault of some machine, as soon as there is one."""
+        if alive := self.emulator.alive():
+            self.done[kind.__name__] += 1
+            kind(now, self.rng.choice(alive))
+        else:
+            self.later.append((now + 0.5, lambda: self.harm(kind, now + 0.5)))
 
     def kill_driver(self, now: float, name: str) -> None:
         self._kill()
@@ -172,6 +199,14 @@ class Run:
     def kill_machine(self, now: float, name: str) -> None:
         """Dead, but shown as RUNNING, and billed."""
         self._on(name, self.emulator.kill)
+
+    def kill_docker(self, now: float, name: str) -> None:
+        """Its containers end when it is started again. Waits until there is one."""
+        with contextlib.suppress(KeyError):
+            if self.emulator.kill_docker(name):
+                return
+        self.done["kill_docker"] -= 1
+        self.later.append((now + 0.5, lambda: self.harm(self.kill_docker, now + 0.5)))
 
     def end(self) -> list[str]:
         """What is wrong at the end."""
@@ -239,7 +274,8 @@ def main() -> int:
         while total.total() < args.faults:
             directory = root / f"run{n}"
             directory.mkdir(parents=True)
-            run = Run(directory, random.Random(rng.random()))
+            docker = n % 3 == 2 and docker_missing() is None
+            run = Run(directory, random.Random(rng.random()), docker)
             try:
                 planned = min(args.faults - total.total(), rng.randint(1, 2 * args.per_run - 1))
                 problems = run.go(planned)
@@ -249,7 +285,8 @@ def main() -> int:
             failed += bool(problems)
             shown = ", ".join(f"{k} x{v}" if v > 1 else k for k, v in run.done.items())
             verdict = "; ".join(problems) or "complete, nothing rented, nothing twice"
-            print(f"run {n}: {shown or 'nothing'}: {verdict}", flush=True)
+            where = " in containers" if docker else ""
+            print(f"run {n}{where}: {shown or 'nothing'}: {verdict}", flush=True)
             n += 1
     print(f"{n - failed} of {n} runs passed, {total.total()} faults: {dict(total)}")
     return 1 if failed else 0

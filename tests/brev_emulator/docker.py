@@ -22,11 +22,16 @@ mkdir -p "$here"
 (
     flock 9
     {docker} version > /dev/null 2>&1 && exit
-    setsid {dockerd} --iptables=false --ip6tables=false --bridge=none --storage-driver=vfs \\
-        --data-root "$HOME/../docker" --exec-root "$here/exec" --pidfile "$here/pid" \\
-        -H "$DOCKER_HOST" > "$HOME/../docker.log" 2>&1 < /dev/null 9>&- &
-    tries=0
+    pid= tries=0
     until {docker} version > /dev/null 2>&1; do
+        # One that was killed leaves a containerd behind, at which the first start may fail.
+        if [ -z "$pid" ] || ! kill -0 "$pid" 2> /dev/null; then
+            setsid {dockerd} --iptables=false --ip6tables=false --bridge=none \\
+                --storage-driver=vfs --data-root "$HOME/../docker" --exec-root "$here/exec" \\
+                --pidfile "$here/pid" -H "$DOCKER_HOST" \\
+                >> "$HOME/../docker.log" 2>&1 < /dev/null 9>&- &
+            pid=$!
+        fi
         tries=$((tries + 1))
         [ $tries -lt 600 ] || exit 1
         sleep 0.1

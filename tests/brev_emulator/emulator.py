@@ -157,6 +157,19 @@ class BrevEmulator:
                 machines.end_tree(item["pid"])
             item["pid"] = None
 
+    def kill_docker(self, name: str) -> bool:
+        """End the instance's Docker Engine, if a container runs there: whether one did. The next
+        `docker` starts the engine again, which ends the container."""
+        with self._named(name) as (account, item):
+            named: dict[str, int] = {}
+            for pid in machines.processes(account.directory, item):
+                with contextlib.suppress(OSError):
+                    named[Path(f"/proc/{pid}/comm").read_text().strip()] = pid
+            in_use = "dockerd" in named and any(n.startswith("containerd-shim") for n in named)
+            for part in ("dockerd", "containerd") if in_use else ():
+                os.kill(named[part], signal.SIGKILL)
+            return in_use
+
     def freeze(self, name: str) -> None:
         """Stop all processes of the instance (SIGSTOP): links hang."""
         with self._named(name) as (account, item):
