@@ -16,6 +16,7 @@ from tao_ray.report.document import (
     code,
 )
 from tao_ray.report.handover import changes
+from tao_ray.report.machines import uses
 from tao_ray.report.noise import stopped_short, verdict
 from tao_ray.report.run_data import REFERENCE, RunData
 from tao_ray.report.text import (
@@ -94,9 +95,7 @@ def _cards(run: RunData) -> list[Card]:
         cards.append(gain)
     cards += _evaluation_cards(run)
     cards.append(_cost(run))
-    working = sum(
-        (j.ended or run.now) - j.launched for t in run.trials for j in t.jobs if j.launched
-    )
+    working = sum(job.seconds for job in run.jobs)
     detail = f"{duration(working)} of jobs, {count(run.epochs_trained, 'epoch')} trained"
     cards.append(Card("time", duration(run.elapsed), detail))
     statuses = Counter(t.status for t in run.trials)
@@ -168,11 +167,11 @@ def _evaluations(run: RunData) -> list[Block]:
 
 def _cost(run: RunData) -> Card:
     if run.rented:
-        ledger = run.state.ledger
-        hours = sum(m.seconds(run.now) for m in ledger.machines.values()) / 3600
-        machines = count(sum(bool(m.rents) for m in ledger.machines.values()), "machine")
-        detail = f"{machines}, {shown(hours, 3)} machine hours"
-        return Card("cost", dollars(ledger.cost(run.now)), detail)
+        found = uses(run)
+        idle = sum(use.idle_cost for use in found)
+        paid = duration(sum(use.paid for use in found))
+        detail = f"{paid} of {count(len(found), 'machine')}; {dollars(idle)} of it idle"
+        return Card("cost", dollars(sum(use.cost for use in found)), detail)
     platform = run.facts.get("platform", "")
     why = f"platform {platform} has no price" if platform else "no price is known"
     return Card("cost", "not metered", f"{why}; time and epochs say what was spent")

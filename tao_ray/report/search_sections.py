@@ -15,7 +15,7 @@ from tao_ray.report.curves import (
 from tao_ray.report.document import Block, Bullets, Figure, Section, Text, code
 from tao_ray.report.importance import LEAST_TRIALS, Importance, importance
 from tao_ray.report.run_data import RunData
-from tao_ray.report.run_plots import halving_text, rung_diagram, rungs
+from tao_ray.report.rungs import halving_text, rung_diagram, rungs
 from tao_ray.report.space_plots import (
     by_telling,
     importance_bars,
