@@ -78,6 +78,15 @@ class RunData:
     def best(self) -> tuple[TrialState, EpochState] | None:
         return self.state.best(self.objective)
 
+    @cached_property
+    def tied(self) -> list[TrialState]:
+        """Other trials, failed ones aside, with exactly the best one's value."""
+        if self.best is None:
+            return []
+        first, value = self.best[0].id, self.value(self.best[0])
+        good = [t for t in self.trials if t.status != TrialStatus.FAILED.value]
+        return [t for t in good if t.id != first and self.value(t) == value]
+
     @property
     def reference(self) -> TrialState | None:
         """Trial 0, if its objective was measured."""
