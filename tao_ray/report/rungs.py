@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from tao_ray.report.curves import trial_title, value_range
+from tao_ray.report.curves import note_cut, trial_title, value_range
 from tao_ray.report.run_data import RunData
 from tao_ray.report.svg import BEST, OTHER, STATUS, Plot
 from tao_ray.report.text import count, shown
@@ -60,7 +60,7 @@ def rungs(run: RunData) -> list[Rung]:
 def rung_diagram(run: RunData, found: Sequence[Rung], width: int) -> str:
     """Per rung every trial's value when it got there, and how many went on."""
     values = [v for r in found for v in r.values.values()]
-    axis, _ = value_range(run.reported, values)
+    axis, cut = value_range(run.reported, values)
     ticks = [(float(i), f"epoch {r.epoch}") for i, r in enumerate(found)]
     if width < 90 * len(found):
         ticks = [(float(i), str(r.epoch)) for i, r in enumerate(found)]
@@ -95,6 +95,7 @@ def rung_diagram(run: RunData, found: Sequence[Rung], width: int) -> str:
                 plot.dot(x, y, 4, STATUS["paused"], title=title)
             else:
                 plot.dot(x, y, 4, OTHER, title=title, hollow=True)
+    note_cut(plot, cut)
     return str(plot)
 
 
@@ -113,6 +114,6 @@ def halving_text(run: RunData, found: Sequence[Rung]) -> list[str]:
         best = min(rung.values.values(), key=run.reported.loss, default=None)
         lines.append(
             f"epoch {rung.epoch}: {count(len(rung.values), 'trial')} arrived, {', '.join(parts)}; "
-            f"best {shown(best)}"
+            f"best value at that epoch {shown(best)}"
         )
     return lines

@@ -5,14 +5,16 @@ from __future__ import annotations
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
 from made_runs import MadeRun
 
 from tao_ray.experiment.run_dir import RunDir
 from tao_ray.report import read_run, write_report
-from tao_ray.report.curves import learning_curve, measured_over_cost
+from tao_ray.report.curves import learning_curve, measured_over_cost, value_range
 from tao_ray.report.rungs import rungs
-from tao_ray.report.svg import Scale
+from tao_ray.report.svg import Scale, padded
 from tao_ray.report.timeline import slots_used, timeline_bars
+from tao_ray.trial.state import Objective
 
 
 def test_rungs_are_where_the_journal_says_trials_were_stopped(done_run: RunDir) -> None:
@@ -59,6 +61,24 @@ def test_ticks_are_round_and_within() -> None:
     assert Scale(4, 16, 0, 100, log=True).ticks(9) == [5.0, 10.0]
     assert Scale(2.0, 2.0, 0, 100).ticks(5) == [2.0]
     assert Scale(2.0, 2.0, 0, 100)(2.0) == 50
+
+
+@pytest.mark.parametrize("direction", ["maximize", "minimize"])
+def test_far_worse_values_do_not_press_the_good_ones_together(direction: str) -> None:
+    objective = Objective("m", direction)
+    good, bad = [0.94, 0.95, 0.96, 0.97], [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
+    values = [objective.value(-v) for v in good + bad]
+    (low, high), cut = value_range(objective, values)
+    assert cut == len(bad)
+    assert high - low < 0.1
+    assert all(low <= objective.value(-v) <= high for v in good)
+
+
+def test_evenly_spread_and_equal_values_all_fit() -> None:
+    objective = Objective("m", "minimize")
+    assert value_range(objective, [i / 20 for i in range(21)])[1] == 0
+    assert value_range(objective, [1.0] * 9 + [5.0]) == (padded([1.0, 5.0]), 0)
+    assert value_range(objective, [0.0, 9.0, 9.1]) == (padded([0.0, 9.1]), 0)
 
 
 def test_a_rented_run_shows_its_machines_and_what_they_cost(tmp_path: Path) -> None:
