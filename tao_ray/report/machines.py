@@ -81,7 +81,7 @@ def machine_costs(run: RunData) -> list[Block]:
         ]
         for use in found
     ]
-    head = ["", "type", "USD per hour", "paid for", "jobs", "idle", "cost", "now", "name"]
+    head = ["", "type", "USD/h", "paid for", "jobs", "idle", "cost", "now", "name"]
     return [Text(f"{text}."), Table(head, rows, numeric=frozenset({2, 3, 4, 5, 6}))]
 
 

@@ -8,10 +8,11 @@ from typing import Any
 
 from tao_ray.network.spec import flatten
 from tao_ray.report.document import Block, Bullets, Code, Section, Table, Text, code
-from tao_ray.report.machines import machine_troubles
+from tao_ray.report.machines import machine_troubles, rent_note
 from tao_ray.report.run_data import RunData
 from tao_ray.report.text import (
     count,
+    dollars,
     duration,
     listing,
     moment,
@@ -98,6 +99,7 @@ def reproduce(run: RunData) -> Section:
     ]
     blocks: list[Block] = [
         Bullets(what),
+        *_costs_again(run),
         Code(f"tao-ray tune {run.path / 'experiment.yaml'}"),
         Text(
             "The same seed gives the same first proposals. Later ones depend on the order in which "
@@ -108,7 +110,7 @@ def reproduce(run: RunData) -> Section:
         Code(run.config_text, f"The configuration ({code('experiment.yaml')})", folded=True),
     ]
     data = (run.result or {}).get("data")
-    sources = {k: v for k, v in (data or {}).items() if v not in ({}, [], None)}
+    sources = {k: v for k, v in (data or {}).items() if v not in ({}, [], None, False)}
     if sources:
         blocks.append(
             Table(["data", ""], [[code(k), code(shown(v))] for k, v in flatten(sources).items()])
@@ -120,6 +122,15 @@ def reproduce(run: RunData) -> Section:
         Text(f"This report: {code(f'tao-ray report {run.path}')}, {moment(run.now)}.", small=True)
     )
     return Section("Reproduce", blocks)
+
+
+def _costs_again(run: RunData) -> list[Block]:
+    """What a repetition would take, where that is money."""
+    rents = rent_note(run)
+    if not rents:
+        return []
+    spent = dollars(run.state.ledger.cost(run.now))
+    return [Text(f"Repeating the search {rents}; this run cost {spent}.")]
 
 
 def _trial_row(run: RunData, trial: TrialState, seconds: float, names: Sequence[str]) -> list[str]:

@@ -13,6 +13,7 @@ from tao_ray.report import (
     result_sections,
     run_sections,
     search_sections,
+    use_section,
     winner_sections,
 )
 from tao_ray.report.document import Document
@@ -31,7 +32,7 @@ def document(run: RunData) -> Document:
     sections = [
         result_sections.result(run),
         winner_sections.winner(run),
-        winner_sections.use(run),
+        use_section.use(run),
         search_sections.curves(run),
         search_sections.halving(run),
         search_sections.parameters(run),
