@@ -33,7 +33,9 @@ def value_range(
 
     It spans the better two fifths of the values and one and a half times as much of the worse, so
     that evenly spread values nearly all fit, while those that are far worse do not press the good
-    ones together. They are drawn at its edge. told_apart: the values this goes by, if not all of `values`.
+    ones together. They are drawn at its edge.
+
+    told_apart: the values this goes by, if not all of `values`.
     """
     losses = sorted(map(objective.loss, told_apart or values))
     limit = losses[-1]
