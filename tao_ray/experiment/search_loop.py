@@ -277,6 +277,7 @@ def run_facts(plan: Plan, gpus: int) -> dict[str, Any]:
         "network": plan.network.name,
         "action": plan.network.action.name,
         "algorithm": plan.config.search.algorithm,
+        "why": plan.algorithm().why,
         "metric": plan.objective.metric,
         "direction": plan.objective.direction,
         "at": plan.objective.at,

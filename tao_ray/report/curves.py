@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from statistics import quantiles
 
 from tao_ray.report.run_data import REFERENCE, RunData
-from tao_ray.report.svg import BEST, MUTED, OTHER, STATUS, Plot, padded
+from tao_ray.report.svg import BEST, OTHER, STATUS, Plot, padded
 from tao_ray.report.svg import REFERENCE as REFERENCE_INK
 from tao_ray.report.text import dollars, duration, listing, shown
 from tao_ray.search.base import TrialStatus
 from tao_ray.trial.state import EpochState, Objective, TrialState
 
 _HEIGHT = 320
-_FAR_OFF = 3.0
+_BETTER_SHARE, _ROOM = 0.4, 1.5
+_LEAST_TO_CUT = 8
 
 
 def trial_title(run: RunData, trial: TrialState) -> str:
@@ -26,23 +26,42 @@ def trial_title(run: RunData, trial: TrialState) -> str:
     return "\n".join(lines + [f"{name}: {shown(v)}" for name, v in trial.config.items()])
 
 
-def value_range(objective: Objective, values: list[float]) -> tuple[tuple[float, float], int]:
-    """An objective's axis: all values, except bad ones so far off that they would flatten the
-    rest. Also how many were left out."""
-    kept = values
-    if len(values) >= 8:
-        losses = [objective.loss(v) for v in values]
-        low, _, high = quantiles(losses, n=4)
-        limit = high + _FAR_OFF * max(high - low, 1e-12)
-        kept = [v for v, loss in zip(values, losses, strict=True) if loss <= limit]
-    return padded(kept), len(values) - len(kept)
+def value_range(
+    objective: Objective, values: list[float], told_apart: list[float] | None = None
+) -> tuple[tuple[float, float], int]:
+    """An objective's axis, on which good values can be told apart; how many values are beyond it.
+
+    It spans the better two fifths of the values and one and a half times as much of the worse, so
+    that evenly spread values nearly all fit, while those that are far worse do not press the good
+    ones together. They are drawn at its edge.
+
+    told_apart: the values this goes by, if not all of `values`.
+    """
+    losses = sorted(map(objective.loss, told_apart or values))
+    limit = losses[-1]
+    if len(losses) >= _LEAST_TO_CUT:
+        better = losses[: 1 + int(_BETTER_SHARE * (len(losses) - 1))]
+        span = better[-1] - better[0]
+        limit = better[-1] + _ROOM * span if span > 0 else limit
+    kept = [v for v in values if objective.loss(v) <= limit]
+    cut = len(values) - len(kept)
+    return padded([*kept, objective.value(limit)] if cut else kept), cut
+
+
+def note_cut(plot: Plot, cut: int) -> None:
+    """Say in a plot's corner that worse values are drawn at the edge of its axis."""
+    if cut:
+        plot.text(plot.x.end, 13, f"{cut} worse at the edge", anchor="end")
 
 
 def learning_curves(run: RunData, width: int) -> str:
     """What trainings reported over their epochs; the best and the reference stand out."""
     metric = run.reported.metric
     curves = {t.id: curve for t in run.trials if (curve := learning_curve(run, t))}
-    axis, cut = value_range(run.reported, [v for curve in curves.values() for _, v in curve])
+    # By what the trials came to, not by all epochs: each curve starts low.
+    reached = [min((v for _, v in curve), key=run.reported.loss) for curve in curves.values()]
+    drawn_values = [v for curve in curves.values() for _, v in curve]
+    axis, cut = value_range(run.reported, drawn_values, reached)
     plot = Plot(
         width,
         _HEIGHT,
@@ -75,8 +94,7 @@ def learning_curves(run: RunData, width: int) -> str:
         value = run.reported_value(run.best[1]) if trial.id == best and run.best else None
         if run.best and value is not None:
             plot.dot(plot.x(run.best[1].epoch), plot.y(value), 5, color, title=title)
-    if cut:
-        plot.text(plot.x.end, 13, f"{cut} far worse points at the edge", anchor="end", color=MUTED)
+    note_cut(plot, cut)
     return str(plot)
 
 
@@ -159,7 +177,7 @@ def _best_so_far(
     run: RunData, width: int, points: list[tuple[float, float]], end: float, x_label: str
 ) -> str:
     found = steps(run, points)
-    axis, _ = value_range(run.objective, [v for _, v in found])
+    axis, cut = value_range(run.objective, [v for _, v in found])
     plot = Plot(
         width,
         240,
@@ -177,6 +195,7 @@ def _best_so_far(
         y = plot.y(reference)
         plot.path([(plot.x.start, y), (plot.x.end, y)], REFERENCE_INK, 1.5, dash="6 4")
         plot.text(plot.x.end, y + 15, f"trial 0: {shown(reference)}", anchor="end", halo=True)
+    note_cut(plot, cut)
     return str(plot)
 
 

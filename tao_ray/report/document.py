@@ -69,11 +69,15 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """A plot: `draw` gets a width in pixels and returns an SVG. caption: how to read it."""
+    """A plot: `draw` gets a width in pixels and returns an SVG. caption: how to read it.
+
+    lead: what must be known before it is looked at.
+    """
 
     title: str
     draw: Callable[[int], str]
     caption: str = ""
+    lead: str = ""
     half: bool = False
     """Two of these stand side by side where there is room."""
 

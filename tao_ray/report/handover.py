@@ -35,10 +35,14 @@ _LONGER_FACTOR = 2
 
 @dataclass(frozen=True)
 class HandOver:
-    """What `export` writes: `data` is ``handover.json``; `files` are all others, by name."""
+    """What `export` writes: `data` is ``handover.json``; `files` are all others, by name.
+
+    epochs: length of the longer training.
+    """
 
     data: dict[str, Any]
     files: Mapping[str, str]
+    epochs: int
 
 
 def handover(run: RunData, epochs: int | None = None) -> HandOver:
@@ -66,10 +70,11 @@ def handover(run: RunData, epochs: int | None = None) -> HandOver:
     config = load_config(run.path / "experiment.yaml")
     network = resolve_network(config.model, config.data, config.objective, config.directory)
     suffix = network.config_format
+    epochs = epochs or _LONGER_FACTOR * run.max_epochs
     files = {
         f"spec.{suffix}": _movable(best).render(suffix),
         OVERRIDES: dump_yaml(best["hyperparameters"]),
-        LONGER: _longer(config, best, epochs or _LONGER_FACTOR * run.max_epochs, run),
+        LONGER: _longer(config, best, epochs, run),
     }
     commands = {"train": network.command(f"./spec.{suffix}")}
     evaluation = _evaluation(network, config, best)
@@ -79,7 +84,7 @@ def handover(run: RunData, epochs: int | None = None) -> HandOver:
         files[name] = spec.render(evaluate.config_format)
         commands["evaluate"] = evaluate.command(f"./{name}")
     commands["train_longer"] = f"tao-ray tune {LONGER} --yes"
-    return HandOver(_data(run, network, best, commands, sorted(files)), files)
+    return HandOver(_data(run, network, best, commands, sorted(files)), files, epochs)
 
 
 def export(run: RunData, target: Path, epochs: int | None = None) -> HandOver:

@@ -23,6 +23,7 @@ from tao_ray.report.style import CSS, SCRIPT
 
 WIDE, HALF, NARROW = 940, 460, 344
 """Plots are drawn for the width they are shown at, so that their text keeps its size."""
+_LONG = 30
 _BREAK = r"\1<wbr>"
 
 
@@ -77,7 +78,7 @@ def _card(card: object) -> str:
 def _table(table: Table) -> str:
     def cells(row: Sequence[str], tag: str) -> str:
         return "".join(
-            f"<{tag}{' class=n' if i in table.numeric else ''}>{_inline(cell)}</{tag}>"
+            f"<{tag}{_kind(cell, i in table.numeric)}>{_inline(cell)}</{tag}>"
             for i, cell in enumerate(row)
         )
 
@@ -93,11 +94,19 @@ def _table(table: Table) -> str:
     )
 
 
+def _kind(cell: str, numeric: bool) -> str:
+    """Long texts, such as paths, get room to be read on a narrow screen, too."""
+    if numeric:
+        return " class=n"
+    return " class=long" if len(cell) > _LONG else ""
+
+
 def _figure(figure: Figure) -> str:
     caption = f"<figcaption>{_inline(figure.caption)}</figcaption>" if figure.caption else ""
+    lead = f"<p>{_inline(figure.lead)}</p>" if figure.lead else ""
     wide = figure.draw(HALF if figure.half else WIDE)
     return (
-        f"<figure><h3>{_inline(figure.title)}</h3>"
+        f"<figure><h3>{_inline(figure.title)}</h3>{lead}"
         f'<div class="wide">{wide}</div><div class="narrow">{figure.draw(NARROW)}</div>'
         f"{caption}</figure>"
     )

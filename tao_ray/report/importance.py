@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 LEAST_TRIALS = 8
+_USELESS_FIT = 0.2
+"""Out-of-bag R² that a forest reaches on pure noise now and then."""
 _TREES = 48
 _FEATURE_SHARE = 5 / 6
 _COMPARABLE_SHARE = 0.6
@@ -47,6 +49,11 @@ class Importance:
     fit: float
     epoch: int
     trials: int
+
+    @property
+    def tentative(self) -> bool:
+        """Whether the forest predicts trials it has not seen hardly better than chance."""
+        return self.fit < _USELESS_FIT
 
 
 def unit(parameter: Mapping[str, Any], value: Any) -> float:

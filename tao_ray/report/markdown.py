@@ -42,7 +42,8 @@ def _block(block: Block) -> str:
     if isinstance(block, Table):
         return _table(block)
     if isinstance(block, Figure):
-        return f"*{_inline(block.title)}* (plot in report.html). {_inline(block.caption)}".strip()
+        text = f"*{_inline(block.title)}* (plot in report.html). {_inline(block.lead)}".strip()
+        return f"{text} {_inline(block.caption)}".strip()
     return _code(block)
 
 

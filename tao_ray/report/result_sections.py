@@ -11,11 +11,12 @@ from tao_ray.report.document import (
     Card,
     Cards,
     Section,
-    Table,
     Text,
     code,
 )
+from tao_ray.report.evaluations import evaluation_cards, evaluations
 from tao_ray.report.handover import changes
+from tao_ray.report.machines import uses
 from tao_ray.report.noise import stopped_short, verdict
 from tao_ray.report.run_data import REFERENCE, RunData
 from tao_ray.report.text import (
@@ -39,7 +40,7 @@ def result(run: RunData) -> Section:
         Cards(_cards(run)),
         Callout(answer.tone, f"Is it noise? {answer.title}", answer.reasons),
     ]
-    blocks += _evaluations(run)
+    blocks += evaluations(run)
     return Section("Result", blocks)
 
 
@@ -59,7 +60,8 @@ def _in_words(run: RunData) -> str:
     facts = run.facts
     epochs = f" of up to {count(run.max_epochs, 'epoch')}" if run.max_epochs > 1 else ""
     text = (
-        f"{code(facts['algorithm'])} tried {count(len(run.trials), 'configuration')}{epochs} of "
+        f"{code(facts['algorithm'])} {_chosen(run)}tried "
+        f"{count(len(run.trials), 'configuration')}{epochs} of "
         f"**{facts['network']}** ({facts['action']}), to {facts['direction']} "
         f"{code(facts['metric'])} (each trial by its {facts['at']} epoch). "
     )
@@ -68,14 +70,35 @@ def _in_words(run: RunData) -> str:
     trial, epoch = run.best
     value = run.value(trial)
     text += f"The best is **trial {trial.id}** with **{shown(value, 5)}** at epoch {epoch.epoch}"
+    tied = f" {_tied(run)}" if run.tied else ""
     if trial.id == REFERENCE:
-        return text + ", which is the network's defaults: nothing better was found."
+        return f"{text}, which is the network's defaults: nothing better was found.{tied}"
     short = short_names([p["name"] for p in run.space])
     shorts = [
         f"{code(short[n])} {shown(d)} → {shown(v)}"
         for n, (d, v) in changes(run, trial.config).items()
     ]
-    return f"{text}. Changed from the defaults: {listing(shorts, 5)}."
+    return f"{text}. Changed from the defaults: {listing(shorts, 5)}.{tied}"
+
+
+def _tied(run: RunData) -> str:
+    """Who else reached the best value, which is common where a metric is a share of few samples."""
+    trials = []
+    for trial in run.tied:
+        judged = trial.judged(run.objective.at)
+        trials.append(f"{trial.id} (epoch {judged.epoch if judged else '–'})")
+    plural = len(trials) > 1
+    return (
+        f"**Tie**: {'trials' if plural else 'trial'} {listing(trials)} reached exactly the same "
+        "value. Of equal trials the one with the lowest number is called the best, which says "
+        f"nothing of their quality: {'any of them' if plural else 'the other'} may be as good."
+    )
+
+
+def _chosen(run: RunData) -> str:
+    """What the algorithm was made of, in its own words: `auto` alone says nothing."""
+    why = run.facts.get("why")
+    return f"({why}) " if why else ""
 
 
 def _cards(run: RunData) -> list[Card]:
@@ -85,6 +108,8 @@ def _cards(run: RunData) -> list[Card]:
         value = run.value(trial)
         assert value is not None
         detail = f"trial {trial.id}, epoch {epoch.epoch} ({run.objective.direction})"
+        if run.tied:
+            detail += f"; a tie with {listing([t.id for t in run.tied], 3)}"
         cards.append(Card(f"best {run.objective.metric}", shown(value, 5), detail))
         reference = run.value(run.reference) if run.reference else None
         gain = _gain(run, value, "defaults (trial 0)", reference)
@@ -92,11 +117,9 @@ def _cards(run: RunData) -> list[Card]:
             last = run.reference.last_epoch
             gain = replace(gain, detail=f"{gain.detail}; but trial 0 ended at epoch {last}")
         cards.append(gain)
-    cards += _evaluation_cards(run)
+    cards += evaluation_cards(run)
     cards.append(_cost(run))
-    working = sum(
-        (j.ended or run.now) - j.launched for t in run.trials for j in t.jobs if j.launched
-    )
+    working = sum(job.seconds for job in run.jobs)
     detail = f"{duration(working)} of jobs, {count(run.epochs_trained, 'epoch')} trained"
     cards.append(Card("time", duration(run.elapsed), detail))
     statuses = Counter(t.status for t in run.trials)
@@ -111,68 +134,18 @@ def _gain(run: RunData, value: float, over: str, reference: float | None) -> Car
     if reference is None:
         return Card(f"gain over the {over}", "unknown", "it has no value")
     gain = run.gain(value, reference)
-    share = f", {gain / abs(reference):+.1%}".replace("-", "−") if reference else ""
-    detail = f"{shown(reference, 5)} → {shown(value, 5)}{share}"
+    share = f", {gain / abs(reference):+.1%} relative".replace("-", "−") if reference else ""
+    detail = f"{shown(reference, 5)} → {shown(value, 5)}{share}; by the search's own values"
     return Card(f"gain over the {over}", signed(gain) if gain else "none", detail)
-
-
-def _evaluation_cards(run: RunData) -> list[Card]:
-    """The winner's checkpoint beside the baseline: the same metric, data and action."""
-    baseline, final = (run.state.evaluations.get(name, {}) for name in ("baseline", "final"))
-    cards = []
-    if final.get("metric") is not None:
-        detail = f"winner's checkpoint; {final['metric_name']}"
-        cards.append(Card("final evaluation", shown(final["metric"], 5), detail))
-    if final.get("improvement") is not None:
-        detail = f"{shown(final['baseline'], 5)} → {shown(final['metric'], 5)}, both evaluated"
-        cards.append(Card("gain over the baseline", signed(final["improvement"]), detail))
-    elif baseline.get("metric") is not None:
-        detail = f"{baseline.get('kind') or ''}; {baseline['metric_name']}"
-        cards.append(Card("baseline", shown(baseline["metric"], 5), detail))
-    return cards
-
-
-_UNEVALUATED = {
-    "baseline": "none. Gains are over trial 0, which trains with the network's default "
-    "hyperparameters under the same conditions.",
-    "final": "the winner's checkpoint was not evaluated again.",
-}
-
-
-def _evaluations(run: RunData) -> list[Block]:
-    """The evaluate jobs, side by side: what they found, or why there was none."""
-    blocks: list[Block] = []
-    columns: dict[str, dict[str, str]] = {}
-    for name, none in _UNEVALUATED.items():
-        record = run.state.evaluations.get(name)
-        what = f"{name.capitalize()} evaluation"
-        if record is None:
-            blocks.append(Text(f"{what}: {none}", small=True))
-            continue
-        told = [record["status"], record.get("reason"), record.get("note")]
-        text = "; ".join(str(t) for t in told if t)
-        if record.get("metric") is not None:
-            text = f"{record['metric_name']} = {shown(record['metric'], 6)} ({text})"
-        blocks.append(Text(f"{what}: {text}.", small=True))
-        if record.get("metrics"):
-            column = {key: shown(value, 6) for key, value in record["metrics"].items()}
-            column |= {key: code(uri) for key, uri in (record.get("data") or {}).items()}
-            column |= {k: code(record[k]) for k in ("checkpoint", "job") if record.get(k)}
-            columns[name] = column
-    if columns:
-        keys = dict.fromkeys(key for column in columns.values() for key in column)
-        rows = [[key, *(column.get(key, "–") for column in columns.values())] for key in keys]
-        blocks.append(Table(["evaluated", *columns], rows))
-    return blocks
 
 
 def _cost(run: RunData) -> Card:
     if run.rented:
-        ledger = run.state.ledger
-        hours = sum(m.seconds(run.now) for m in ledger.machines.values()) / 3600
-        machines = count(sum(bool(m.rents) for m in ledger.machines.values()), "machine")
-        detail = f"{machines}, {shown(hours, 3)} machine hours"
-        return Card("cost", dollars(ledger.cost(run.now)), detail)
+        found = uses(run)
+        idle = sum(use.idle_cost for use in found)
+        paid = duration(sum(use.paid for use in found))
+        detail = f"{paid} of {count(len(found), 'machine')}; {dollars(idle)} of it idle"
+        return Card("cost", dollars(sum(use.cost for use in found)), detail)
     platform = run.facts.get("platform", "")
     why = f"platform {platform} has no price" if platform else "no price is known"
     return Card("cost", "not metered", f"{why}; time and epochs say what was spent")

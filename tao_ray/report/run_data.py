@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tao_ray.errors import TaoRayError
 from tao_ray.journal import Event, is_being_written, read_events
+from tao_ray.report.job_times import JobTime, job_times
 from tao_ray.search.base import TrialStatus
 from tao_ray.trial.state import EpochState, Objective, RunState, TrialState
 
@@ -77,6 +78,15 @@ class RunData:
     def best(self) -> tuple[TrialState, EpochState] | None:
         return self.state.best(self.objective)
 
+    @cached_property
+    def tied(self) -> list[TrialState]:
+        """Other trials, failed ones aside, with exactly the best one's value."""
+        if self.best is None:
+            return []
+        first, value = self.best[0].id, self.value(self.best[0])
+        good = [t for t in self.trials if t.status != TrialStatus.FAILED.value]
+        return [t for t in good if t.id != first and self.value(t) == value]
+
     @property
     def reference(self) -> TrialState | None:
         """Trial 0, if its objective was measured."""
@@ -121,10 +131,9 @@ class RunData:
         return bool(self.state.ledger.machines)
 
     @cached_property
-    def machine_of(self) -> Mapping[str, str]:
-        """Job -> the rented machine it was on."""
-        events = (e.data for e in self.events if e.kind == "machine")
-        return {data["job"]: data["name"] for data in events if data["what"] == "leased"}
+    def jobs(self) -> list[JobTime]:
+        """Every job that had a slot, in order of time."""
+        return job_times(self.state, self.events, self.now)
 
     @property
     def elapsed(self) -> float:

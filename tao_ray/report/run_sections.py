@@ -1,21 +1,20 @@
-"""The sections about the run itself: time, failures, all trials, reproduction."""
+"""The sections about the run itself: failures, all trials, reproduction."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from tao_ray.network.spec import flatten
-from tao_ray.report.document import Block, Bullets, Code, Figure, Section, Table, Text, code
+from tao_ray.report.document import Block, Bullets, Code, Section, Table, Text, code
+from tao_ray.report.machines import machine_troubles, rent_note
 from tao_ray.report.run_data import RunData
-from tao_ray.report.run_plots import machine_labels, timeline, timeline_bars, utilisation
 from tao_ray.report.text import (
     count,
     dollars,
     duration,
     listing,
-    megabytes,
     moment,
     short_names,
     shown,
@@ -24,110 +23,19 @@ from tao_ray.trial.failure import FailureKind
 from tao_ray.trial.state import TrialState
 
 
-def time_and_cost(run: RunData) -> Section:
-    """Who ran when, how busy the slots were, what it cost."""
-    bars = timeline_bars(run)
-    blocks: list[Block] = []
-    if bars:
-        waits = sorted(b.start - b.asked for b in bars)
-        busy = utilisation(run, bars)
-        blocks += [
-            Figure(
-                "Timeline",
-                partial(timeline, run, bars),
-                "A bar is a job, numbered by its trial. Blue: completed; grey: stopped early; "
-                "red: failed; amber: paused; green: running; outlined: the best trial. "
-                + (_RENTED_LANES if run.rented else _LANES),
-            ),
-            Text(
-                f"Jobs ran in {busy:.0%} of the time of "
-                f"{count(int(run.facts['max_concurrent']), 'slot')}; starting a job took "
-                f"{duration(waits[len(waits) // 2])} (median). The rest is start-up, waiting for "
-                "decisions, and the end of the search, when slots run dry."
-            ),
-        ]
-    retries = sum(t.retries for t in run.trials)
-    if retries:
-        blocks.append(Text(f"{count(retries, 'job')} went on elsewhere after a machine failed."))
-    if run.rented:
-        blocks += _cost(run)
-    else:
-        blocks.append(
-            Text("Cost: not metered, since no price of these machines is known.", small=True)
-        )
-    retention = (run.result or {}).get("retention")
-    if retention:
-        blocks += _retention(retention)
-    return Section("Time and cost", blocks)
-
-
-_LANES = (
-    "White is idle. Which slot a job had is not recorded: jobs are put in the first that was free."
-)
-_RENTED_LANES = (
-    "A row is a slot of a machine, m1, m2, ...; pale: the machine is paid for, and no job runs."
-)
-
-
-def _cost(run: RunData) -> list[Block]:
-    """What was paid for which machine, and how much of it jobs have used."""
-    ledger, now = run.state.ledger, run.now
-    used = ledger.utilisation(now)
-    text = f"Cost: **{dollars(ledger.cost(now))}**"
-    if used is not None:
-        text += f". Jobs held {used:.0%} of the machine time that was paid for"
-    rows = []
-    for label, machine in zip(machine_labels(run).values(), ledger.machines.values(), strict=True):
-        rent, fate = machine.rent, machine.lost or ("deleted" if machine.deleted else machine.state)
-        rows.append(
-            [
-                label,
-                code(machine.name),
-                rent.type if rent else "–",
-                f"{rent.price_per_hour:.2f}" if rent else "–",
-                duration(machine.seconds(now)),
-                dollars(machine.cost(now)),
-                fate,
-            ]
-        )
-    head = ["", "machine", "type", "USD per hour", "paid for", "cost", "now"]
-    return [Text(f"{text}."), Table(head, rows, numeric=frozenset({3, 4, 5}))]
-
-
-def _retention(retention: Mapping[str, Any]) -> list[Block]:
-    """What became of the checkpoints."""
-    per_trial = retention["peak_bytes_per_trial"].values()
-    text = (
-        f"Checkpoints (`retention.mode: {retention['mode']}`): {len(retention['kept'])} kept, "
-        f"{megabytes(retention['kept_bytes'])}; {retention['deleted_checkpoints']} deleted, "
-        f"{megabytes(retention['deleted_bytes'])}. At most {megabytes(retention['peak_bytes'])} "
-        f"at a time, {megabytes(max(per_trial, default=0))} of one trial."
-    )
-    rows = [
-        [
-            entry["trial"],
-            "–" if entry["epoch"] is None else str(entry["epoch"]),
-            megabytes(entry["bytes"]),
-            entry["why"],
-            code(entry["path"]),
-        ]
-        for entry in retention["kept"]
-    ]
-    blocks: list[Block] = [Text(text)]
-    if rows:
-        head = ["trial", "epoch", "size", "why it was kept", "checkpoint"]
-        blocks.append(Table(head, rows, numeric=frozenset({1, 2})))
-    return blocks
-
-
 def failures(run: RunData) -> Section:
     """What failed, why, and what to do about it."""
+    troubles = machine_troubles(run)
+    machines: list[Block] = []
+    if run.rented or troubles:
+        said = [Bullets(troubles)] if troubles else [Text("No machine was lost or given up.")]
+        machines = [Text("**Machines**"), *said]
     by_kind: dict[FailureKind, list[TrialState]] = {}
     for trial in run.trials:
         if trial.failure:
             by_kind.setdefault(trial.failure.kind, []).append(trial)
     if not by_kind:
-        return Section("Failures", [Text("No trial failed.")])
+        return Section("Failures", [Text("No trial failed."), *machines])
     blocks: list[Block] = []
     for kind, trials in sorted(by_kind.items(), key=lambda item: -len(item[1])):
         example = trials[0].failure
@@ -153,7 +61,7 @@ def failures(run: RunData) -> Section:
     blocks.append(
         Text("The search was told of these as failures, never as values of the metric.", small=True)
     )
-    return Section("Failures", blocks)
+    return Section("Failures", [*blocks, *machines])
 
 
 def trials(run: RunData) -> Section:
@@ -164,7 +72,10 @@ def trials(run: RunData) -> Section:
     facts = len(head) + run.rented
     head += ["USD", *short.values()] if run.rented else short.values()
     ranked = run.ranked
-    rows = [_trial_row(run, t, names) for t in ranked]
+    seconds: dict[str, float] = defaultdict(float)
+    for job in run.jobs:
+        seconds[job.owner] += job.seconds
+    rows = [_trial_row(run, t, seconds[t.id], names) for t in ranked]
     best = run.best[0].id if run.best else ""
     marked = frozenset(i for i, t in enumerate(ranked) if t.id == best)
     numeric = frozenset(
@@ -188,6 +99,7 @@ def reproduce(run: RunData) -> Section:
     ]
     blocks: list[Block] = [
         Bullets(what),
+        *_costs_again(run),
         Code(f"tao-ray tune {run.path / 'experiment.yaml'}"),
         Text(
             "The same seed gives the same first proposals. Later ones depend on the order in which "
@@ -198,7 +110,7 @@ def reproduce(run: RunData) -> Section:
         Code(run.config_text, f"The configuration ({code('experiment.yaml')})", folded=True),
     ]
     data = (run.result or {}).get("data")
-    sources = {k: v for k, v in (data or {}).items() if v not in ({}, [], None)}
+    sources = {k: v for k, v in (data or {}).items() if v not in ({}, [], None, False)}
     if sources:
         blocks.append(
             Table(["data", ""], [[code(k), code(shown(v))] for k, v in flatten(sources).items()])
@@ -212,9 +124,17 @@ def reproduce(run: RunData) -> Section:
     return Section("Reproduce", blocks)
 
 
-def _trial_row(run: RunData, trial: TrialState, names: Sequence[str]) -> list[str]:
+def _costs_again(run: RunData) -> list[Block]:
+    """What a repetition would take, where that is money."""
+    rents = rent_note(run)
+    if not rents:
+        return []
+    spent = dollars(run.state.ledger.cost(run.now))
+    return [Text(f"Repeating the search {rents}; this run cost {spent}.")]
+
+
+def _trial_row(run: RunData, trial: TrialState, seconds: float, names: Sequence[str]) -> list[str]:
     judged = trial.judged(run.objective.at)
-    seconds = sum((j.ended or run.now) - j.launched for j in trial.jobs if j.launched)
     status = f"{trial.status}: {trial.failure.kind.value}" if trial.failure else trial.status
     return [
         trial.id,

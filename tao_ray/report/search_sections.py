@@ -15,18 +15,17 @@ from tao_ray.report.curves import (
 from tao_ray.report.document import Block, Bullets, Figure, Section, Text, code
 from tao_ray.report.importance import LEAST_TRIALS, Importance, importance
 from tao_ray.report.run_data import RunData
-from tao_ray.report.run_plots import halving_text, rung_diagram, rungs
+from tao_ray.report.rungs import halving_text, rung_diagram, rungs
 from tao_ray.report.space_plots import (
     by_telling,
     importance_bars,
     parallel_coordinates,
     slice_plot,
 )
+from tao_ray.report.text import shown
 
 _MOST_SLICES = 12
 _FEW_TRIALS = 50
-_USELESS_FIT = 0.2
-"""Out-of-bag R² that a forest reaches on pure noise now and then."""
 _LEGEND = "Orange: the best trial; black, dashed: trial 0, the defaults."
 
 
@@ -74,11 +73,24 @@ def halving(run: RunData) -> Section | None:
             ),
             Bullets(halving_text(run, found)),
             Text(
-                "A trial that learns slowly at first can be stopped wrongly; values of trials that "
-                "were stopped are not comparable with those of full trainings.",
+                _own_epochs(run)
+                + "A trial that learns slowly at first can be stopped wrongly; values of trials "
+                "that were stopped are not comparable with those of full trainings.",
                 small=True,
             ),
         ],
+    )
+
+
+def _own_epochs(run: RunData) -> str:
+    """Why a rung's best may be worse than the best of the run."""
+    if run.best is None or run.objective.at != "best" or run.reported is not run.objective:
+        return ""
+    trial, epoch = run.best
+    return (
+        "Values here are those of the rung's own epoch. A trial is judged by its best epoch, so "
+        f"the best of the run, {shown(run.value(trial))} at epoch {epoch.epoch}, can be better "
+        "than all of them. "
     )
 
 
@@ -87,15 +99,15 @@ def parameters(run: RunData) -> Section | None:
     if run.best is None or not run.space:
         return None
     found = importance(run)
-    effects = found.effects if found else ()
-    order = by_telling(run, effects)
+    order = by_telling(run, found)
     blocks: list[Block] = [*_importance(run, found)]
+    ordered = " Rows are in order of importance." if found and not found.tentative else ""
     blocks.append(
         Figure(
             "Parallel coordinates",
             partial(parallel_coordinates, run, order),
             f"A line is a trial, from its value of each parameter down to its result; the bluer, "
-            f"the better. {_LEGEND}" + (" Rows are in order of importance." if effects else ""),
+            f"the better. {_LEGEND}{ordered}",
         )
     )
     blocks += [
@@ -118,10 +130,11 @@ def _importance(run: RunData, found: Importance | None) -> list[Block]:
         f"parameter alone (functional ANOVA of a random forest); interactions make up {rest:.0%}. "
         "The black line is the range over the forest's trees."
     ]
-    if found.fit < _USELESS_FIT:
-        remarks.append(
-            f"**The forest predicts trials it has not seen hardly better than chance** (R² "
-            f"{found.fit:.2f}): take this as a hint at most."
+    lead = ""
+    if found.tentative:
+        lead = (
+            "**A hint at most**: the forest behind this predicts trials it has not seen hardly "
+            f"better than chance (R² {found.fit:.2f}), so the order of the bars may be luck."
         )
     else:
         remarks.append(
@@ -132,5 +145,5 @@ def _importance(run: RunData, found: Importance | None) -> list[Block]:
     if found.epoch < run.max_epochs:
         remarks.append("What matters that early need not be what matters at the end.")
     return [
-        Figure("Importance", partial(importance_bars, found.effects), " ".join(remarks)),
+        Figure("Importance", partial(importance_bars, found), " ".join(remarks), lead),
     ]

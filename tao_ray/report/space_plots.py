@@ -5,24 +5,31 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tao_ray.report.curves import trial_title, value_range
-from tao_ray.report.importance import Effect, unit
+from tao_ray.report.curves import note_cut, trial_title, value_range
+from tao_ray.report.importance import Importance, unit
 from tao_ray.report.run_data import REFERENCE, RunData
 from tao_ray.report.svg import BEST, CHAR, INK, MUTED, Plot, Scale, Svg, tick_text
 from tao_ray.report.svg import REFERENCE as REFERENCE_INK
 from tao_ray.report.text import short_names, shown
 
 _BAD, _GOOD = (0xD6, 0xDB, 0xE3), (0x1D, 0x4E, 0xD8)
+_FIRM, _TENTATIVE = "#2563eb", "#dbe6fb"
 _BAR = 26
 _ROW = 46
 
 
-def importance_bars(effects: Sequence[Effect], width: int) -> str:
-    """The share each parameter explains alone, with its 10 to 90 percent range over trees."""
+def importance_bars(found: Importance, width: int) -> str:
+    """The share each parameter explains alone, with its 10 to 90 percent range over trees.
+
+    Where the forest cannot be relied on, bars are pale and say their range instead of a value.
+    """
+    effects, color = found.effects, _TENTATIVE if found.tentative else _FIRM
     names = short_names([e.name for e in effects])
     left = min(max(len(n) for n in names.values()) * CHAR + 12, width * 0.45)
     drawing = Svg(width, len(effects) * _BAR + 24, "importance of every parameter")
-    x = Scale(0.0, max(e.high for e in effects) or 1.0, left, width - 46.0)
+    x = Scale(
+        0.0, max(e.high for e in effects) or 1.0, left, width - (76.0 if found.tentative else 46.0)
+    )
     for i, effect in enumerate(effects):
         y = i * _BAR + 4.0
         title = (
@@ -30,9 +37,12 @@ def importance_bars(effects: Sequence[Effect], width: int) -> str:
             f"{effect.high:.0%})"
         )
         drawing.fitted(left - 8, y + 13, names[effect.name], left - 10, anchor="end", color=INK)
-        drawing.rect(left, y + 2, x(effect.share) - left, 14, "#2563eb", title=title)
+        drawing.rect(left, y + 2, x(effect.share) - left, 14, color, title=title)
         drawing.line(x(effect.low), y + 9, x(effect.high), y + 9, INK, 1.5)
-        drawing.text(x(max(effect.high, effect.share)) + 6, y + 13, f"{effect.share:.0%}")
+        text = f"{effect.share:.0%}"
+        if found.tentative:
+            text = f"{100 * effect.low:.0f}–{effect.high:.0%}?"
+        drawing.text(x(max(effect.high, effect.share)) + 6, y + 13, text)
     bottom = len(effects) * _BAR + 18
     drawing.text(width - 4, bottom, "share of the variance explained alone", anchor="end")
     return str(drawing)
@@ -47,7 +57,7 @@ def parallel_coordinates(run: RunData, order: Sequence[Mapping[str, Any]], width
     names = short_names([p["name"] for p in order])
     drawing = Svg(width, (len(order) + 1) * _ROW + 8, "parallel coordinates of all trials")
     across = Scale(0.0, 1.0, 14.0, width - 14.0)
-    axis, _ = value_range(run.objective, [v for t in trials if (v := run.value(t)) is not None])
+    axis, cut = value_range(run.objective, [v for t in trials if (v := run.value(t)) is not None])
     bottom = len(order) * _ROW + 30.0
     objective = Scale(*axis, across.start, across.end)
     for i, trial in enumerate(trials):
@@ -73,6 +83,9 @@ def parallel_coordinates(run: RunData, order: Sequence[Mapping[str, Any]], width
             drawing.line(across(place), y - 3, across(place), y + 3, MUTED)
     drawing.line(across.start, bottom, across.end, bottom, INK, 2)
     drawing.text(across.start, bottom - 8, run.objective.metric, color=INK, bold=True, halo=True)
+    if cut:
+        text = f"{cut} worse at the edge"
+        drawing.text(across.end, bottom - 8, text, anchor="end", halo=True)
     for tick in objective.ticks(width // 90):
         drawing.line(objective(tick), bottom - 3, objective(tick), bottom + 3, INK)
         drawing.text(objective(tick), bottom + 17, tick_text(tick), anchor="middle")
@@ -83,7 +96,7 @@ def slice_plot(run: RunData, parameter: Mapping[str, Any], width: int) -> str:
     """The objective over one parameter; hollow: the trial was not trained to the end."""
     trials = [t for t in reversed(run.ranked) if t.measured()]
     values = [v for t in trials if (v := run.value(t)) is not None]
-    axis, _ = value_range(run.objective, values)
+    axis, cut = value_range(run.objective, values)
     plot = Plot(
         width,
         210,
@@ -105,11 +118,13 @@ def slice_plot(run: RunData, parameter: Mapping[str, Any], width: int) -> str:
             plot.dot(at, y, 4.5, REFERENCE_INK, title=title, hollow=hollow)
         else:
             plot.dot(at, y, 4, _shade(i / max(len(trials) - 1, 1)), title=title, hollow=hollow)
+    note_cut(plot, cut)
     return str(plot)
 
 
-def by_telling(run: RunData, effects: Sequence[Effect]) -> list[Mapping[str, Any]]:
-    """The searched parameters, most important first; as they come where that is unknown."""
+def by_telling(run: RunData, found: Importance | None) -> list[Mapping[str, Any]]:
+    """The searched parameters, most important first; as they come where that is not known."""
+    effects = () if found is None or found.tentative else found.effects
     rank = {e.name: i for i, e in enumerate(effects)}
     return sorted(run.space, key=lambda p: rank.get(p["name"], len(rank)))
 

@@ -39,7 +39,12 @@ figure path.l:hover{stroke-width:4}
 svg .h{stroke:#fff;stroke-width:4px;paint-order:stroke}
 .narrow{display:none}
 .halves{display:grid;grid-template-columns:1fr 1fr;gap:8px 20px}
-.scroll{overflow-x:auto;margin:0 0 12px;max-height:70vh}
+.scroll{overflow-x:auto;margin:0 0 12px;max-height:70vh;background:
+linear-gradient(to right,#fff 40%,#fff0) left/48px 100% local,
+linear-gradient(to left,#fff 40%,#fff0) right/48px 100% local,
+linear-gradient(to right,#33415566,#33415500) left/18px 100% scroll,
+linear-gradient(to left,#33415566,#33415500) right/18px 100% scroll,#fff;
+background-repeat:no-repeat}
 table{border-collapse:collapse;font-size:13px;width:100%}
 th,td{padding:5px 9px;text-align:left;border-bottom:1px solid #eef0f3;vertical-align:top}
 th{background:#f8fafc;position:sticky;top:0;white-space:nowrap;font-weight:600}
@@ -52,6 +57,7 @@ code{background:#f1f3f6;border-radius:4px;padding:1px 4px;font-size:.92em;overfl
 pre{background:#111827;color:#e5e7eb;border-radius:8px;padding:12px 14px;overflow-x:auto;
 font-size:12.5px;line-height:1.5;margin:0 0 12px;max-height:60vh}
 td code{overflow-wrap:normal}
+.long{min-width:17em}
 summary{cursor:pointer;color:#1d4ed8;margin:0 0 8px}
 @media (max-width:760px){
 main{padding:16px 8px 40px}

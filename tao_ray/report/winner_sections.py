@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tao_ray.config import load_config
 from tao_ray.errors import TaoRayError
-from tao_ray.network.spec import flatten
+from tao_ray.network.bounds import bounds_of
+from tao_ray.network.resolve import resolve_network
+from tao_ray.network.schema import SchemaParameter
 from tao_ray.network.tree import dump_yaml
 from tao_ray.report.document import (
     Block,
@@ -17,7 +20,7 @@ from tao_ray.report.document import (
     Text,
     code,
 )
-from tao_ray.report.handover import LONGER, changes, handover
+from tao_ray.report.handover import changes
 from tao_ray.report.importance import unit
 from tao_ray.report.run_data import RunData
 from tao_ray.report.svg import tick_text
@@ -55,14 +58,7 @@ def winner(run: RunData) -> Section | None:
             marked=frozenset(marked),
         ),
     ]
-    edge = [p["name"] for p in run.space if _at_edge(p, config.get(p["name"]))]
-    if edge:
-        blocks.append(
-            Text(
-                f"At an end of its range: {listing([code(n) for n in edge])}. A wider range may "
-                "hold something better."
-            )
-        )
+    blocks += _ends(run, config)
     blocks += _spec(run)
     if run.state.adjustments:
         blocks.append(Text("**Adjustments.** Spec values that were not used as asked:"))
@@ -72,54 +68,6 @@ def winner(run: RunData) -> Section | None:
         blocks.append(Text("**Left out of the search**, though the package offers it:"))
         blocks.append(Bullets([f"{code(name)}: {why}" for name, why in left_out.items()]))
     return Section("Winner", blocks)
-
-
-def use(run: RunData) -> Section | None:
-    """Where the checkpoint is and the commands that take it further."""
-    if run.best is None:
-        return None
-    if run.result is None or run.result["best"] is None:
-        text = "The checkpoint and ready commands are listed here when the run has ended."
-        return Section("How to use it", [Text(text)])
-    checkpoint = run.result["best"]["checkpoint"]
-    blocks: list[Block] = []
-    if checkpoint:
-        size = f", {checkpoint['bytes'] / 1e6:.1f} MB" if checkpoint["bytes"] else ""
-        judged = run.result["best"]["epoch"]
-        kept = "" if checkpoint["epoch"] == judged else f"; the best epoch, {judged}, kept none"
-        blocks.append(Text(f"Checkpoint of the winner (epoch {checkpoint['epoch']}{size}{kept}):"))
-        places = [checkpoint["path"], *([checkpoint["uri"]] if checkpoint.get("uri") else [])]
-        blocks.append(Code("\n".join(places)))
-    else:
-        blocks.append(Text("No checkpoint of the winner was found; its spec trains it again."))
-    try:
-        made = handover(run)
-    except TaoRayError as error:
-        blocks.append(Text(f"Ready commands cannot be shown: {error.message}"))
-        return Section("How to use it", blocks)
-    steps = [f"tao-ray export {run.path} --to winner", "cd winner"]
-    commands = made.data["commands"]
-    image = run.result["model"]["image"]
-    where = f" in the container {code(image)}" if image else ""
-    if "evaluate" in commands:
-        steps += [f"# evaluate the checkpoint{where.replace('`', '')}", commands["evaluate"]]
-    steps += [f"# train the winning spec again{where.replace('`', '')}", commands["train"]]
-    steps += ["# train it longer, supervised as in the search", commands["train_longer"]]
-    blocks.append(Text(f"The winner in a directory of its own, then each next step{where}:"))
-    blocks.append(Code("\n".join(steps)))
-    blocks.append(
-        Text(
-            f"`handover.json` there is for programs; {code(LONGER)} is an ordinary configuration "
-            "whose defaults are the winner. For another seed set the network's seed key in its "
-            "`model.overrides`"
-            + (
-                ", here `train.seed`."
-                if "train.seed" in flatten(run.result["best"]["spec"])
-                else "."
-            )
-        )
-    )
-    return Section("How to use it", blocks)
 
 
 def _spec(run: RunData) -> list[Block]:
@@ -150,8 +98,46 @@ def _range(parameter: Mapping[str, Any]) -> str:
     return f"{tick_text(parameter['low'])} … {tick_text(parameter['high'])}{scale}"
 
 
-def _at_edge(parameter: Mapping[str, Any], value: Any) -> bool:
-    """Whether a number lies within 2% of an end of its range (on its own scale)."""
+def _ends(run: RunData, config: Mapping[str, Any]) -> list[Block]:
+    """Which values lie at an end of their range, and whether the network allows anything beyond."""
+    schema = _schema(run)
+    open_, closed = [], []
+    for parameter in run.space:
+        name, value = parameter["name"], config.get(parameter["name"])
+        end = _end(parameter, value)
+        if end is None:
+            continue
+        bound = getattr(bounds_of(schema[name]), end) if name in schema else None
+        if bound is not None and parameter[end] == bound:
+            least = "least" if end == "low" else "most"
+            closed.append(f"{code(name)} ({shown(bound)} is the {least})")
+        else:
+            open_.append(code(name))
+    blocks: list[Block] = []
+    if open_:
+        text = f"At an end of its range: {listing(open_)}. A wider range may hold something better."
+        blocks.append(Text(text))
+    if closed:
+        text = (
+            f"At an end of its range, where the network allows nothing beyond: {listing(closed)}."
+        )
+        blocks.append(Text(text, small=True))
+    return blocks
+
+
+def _end(parameter: Mapping[str, Any], value: Any) -> str | None:
+    """The end of its range, "low" or "high", that a number lies within 2% of (on its own scale)."""
     if "low" not in parameter or value is None:
-        return False
-    return not 0.02 <= unit(parameter, value) <= 0.98
+        return None
+    at = unit(parameter, value)
+    return "low" if at < 0.02 else "high" if at > 0.98 else None
+
+
+def _schema(run: RunData) -> Mapping[str, SchemaParameter]:
+    """What the network's schema says of its parameters; empty if its package is no longer there."""
+    try:
+        config = load_config(run.path / "experiment.yaml")
+        network = resolve_network(config.model, config.data, config.objective, config.directory)
+    except (TaoRayError, OSError):
+        return {}
+    return network.parameters

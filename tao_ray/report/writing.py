@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 
 from tao_ray.errors import TaoRayError
 from tao_ray.files import write_text
-from tao_ray.report import result_sections, run_sections, search_sections, winner_sections
+from tao_ray.report import (
+    cost_sections,
+    result_sections,
+    run_sections,
+    search_sections,
+    use_section,
+    winner_sections,
+)
 from tao_ray.report.document import Document
 from tao_ray.report.html import render_html
 from tao_ray.report.markdown import render_markdown
@@ -25,11 +32,11 @@ def document(run: RunData) -> Document:
     sections = [
         result_sections.result(run),
         winner_sections.winner(run),
-        winner_sections.use(run),
+        use_section.use(run),
         search_sections.curves(run),
         search_sections.halving(run),
         search_sections.parameters(run),
-        run_sections.time_and_cost(run),
+        cost_sections.time_and_cost(run),
         run_sections.failures(run),
         run_sections.trials(run),
         run_sections.reproduce(run),

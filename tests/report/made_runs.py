@@ -77,11 +77,20 @@ class MadeRun:
         )
         self._machines = ["m-a", "m-b", "m-c"] if rented else []
         for name in self._machines:
-            self._machine(name, "wanted", slots=1)
-            self._machine(name, "asked", type="l40s", price=3600.0, text="")
+            self.machine(name, "wanted", slots=1)
+            self.machine(name, "asked", type="l40s", price=3600.0, text="")
         self.conductor.replay([])
         facts = {**run_facts(self.plan, 0), "version": "0", "platform": "local"}
         self.conductor.mark("started", **facts)
+
+    def evaluation(self, name: str, job: str, **facts: Any) -> None:
+        """Journal an evaluate job that ran, on the first machine if there is one."""
+        record = {"name": name, "job": job, "metric_name": "test_acc_1", "data": {}}
+        machine = next(iter(self._machines), "")
+        self.machine(machine, "leased", job=job, workspace=f"eval-{name}")
+        self.journal.append(Event("evaluation", None, {**record, "status": "running"}))
+        self.machine(machine, "returned", job=job)
+        self.journal.append(Event("evaluation", None, {**record, "status": "measured", **facts}))
 
     def fail(self, trial: str, kind: FailureKind, message: str, *evidence: str) -> MadeRun:
         """Have a trial fail after its first epoch."""
@@ -119,15 +128,15 @@ class MadeRun:
                     done += 1
                 if not trial.alive or trial.status == "paused":
                     self.journal.append(Event("job_end", trial.id, {"job": job, "code": 0}))
-                    self._machine(self._on.pop(job, ""), "returned", job=job)
+                    self.machine(self._on.pop(job, ""), "returned", job=job)
                     search.catch_up()
         return self
 
     def end(self, *, interrupted: bool = False) -> RunDir:
         """End the run as the driver does, and let time have passed."""
         for name in self._machines:
-            self._machine(name, "accepted")
-            self._machine(name, "deleted")
+            self.machine(name, "accepted")
+            self.machine(name, "deleted")
         self.conductor.catch_up()
         status = run_status(self.conductor.state, interrupted, "")
         self.conductor.mark("ended", status=status, reason="")
@@ -150,11 +159,12 @@ class MadeRun:
         free = [name for name in self._machines if name not in self._on.values()]
         if free:
             self._on[str(job["job"])] = free[0]
-            self._machine(free[0], "leased", job=job["job"], workspace=trial)
-            self._machine(free[0], "started", job=job["job"])
+            self.machine(free[0], "leased", job=job["job"], workspace=trial)
+            self.machine(free[0], "started", job=job["job"])
         self.journal.append(Event("launched", trial, {"job": job["job"]}))
 
-    def _machine(self, name: str, what: str, **facts: Any) -> None:
+    def machine(self, name: str, what: str, **facts: Any) -> None:
+        """Journal what a rented machine does."""
         if name:
             self.journal.append(Event("machine", data={"what": what, "name": name, **facts}))
 

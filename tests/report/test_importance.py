@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from made_runs import MadeRun, many_trials
 from tao_ray.experiment.run_dir import RunDir
 from tao_ray.report import read_run
 from tao_ray.report.importance import _fit, _forest, _Leaves, comparable, importance, unit
+from tao_ray.report.space_plots import by_telling, importance_bars
 
 
 def test_the_leaves_tile_the_cube() -> None:
@@ -64,6 +66,22 @@ def test_trials_are_compared_at_an_epoch_most_of_them_reached(done_run: RunDir) 
     for trial, loss in losses:
         seen = [e.loss for e in trial.measured() if e.epoch <= epoch]
         assert loss == min(seen)
+
+
+@pytest.mark.parametrize(("fit", "tentative"), [(0.1, True), (0.5, False)])
+def test_a_forest_that_knows_nothing_orders_nothing(
+    done_run: RunDir, fit: float, tentative: bool
+) -> None:
+    run = read_run(done_run)
+    measured = importance(run)
+    assert measured is not None
+    found = replace(measured, fit=fit)
+    assert found.tentative is tentative
+    names = [p["name"] for p in by_telling(run, found)]
+    listed = [p["name"] for p in run.space]
+    assert (names == listed) is tentative
+    assert names[0] == (listed[0] if tentative else found.effects[0].name)
+    assert ("%?" in importance_bars(found, 400)) is tentative
 
 
 def test_too_few_trials_have_no_importance(tmp_path: Path) -> None:

@@ -13,7 +13,10 @@ import pytest
 from made_runs import MadeRun, Training
 
 from tao_ray.report import RunData, read_run
+from tao_ray.report.evaluations import selected_by
+from tao_ray.report.markdown import render_markdown
 from tao_ray.report.noise import expected_maximum, jitter, late_mean, verdict
+from tao_ray.report.writing import document
 from tao_ray.trial.state import EpochState, TrialState
 
 
@@ -67,9 +70,66 @@ def saturating(gain: float, noise: float) -> Training:
 
 def test_a_large_gain_is_told_from_noise(tmp_path: Path) -> None:
     found = verdict(run_of(tmp_path, saturating(0.1, 0.002)))
-    assert found.tone == "good"
-    assert "seed-to-seed noise is unknown" in found.title
+    assert found.tone == "plain"  # the larger part of the noise is not known
+    assert "more than seed-to-seed noise, usually larger, is not known" in found.title
     assert any("another seed is not known" in reason for reason in found.reasons)
+    assert any("validation data is finite is not counted" in reason for reason in found.reasons)
+
+
+def with_final(root: Path, evaluated: str) -> RunData:
+    """A large gain, and a final evaluation on `evaluated`; the search validated on /data/val."""
+    made = MadeRun(
+        root,
+        saturating(0.1, 0.002),
+        overrides={"dataset.val_dataset.images_dir": "/data/val"},
+        algorithm="random",
+        trials=6,
+        max_concurrent=2,
+        max_epochs=16,
+    ).go()
+    data = {"dataset.test_dataset.images_dir": evaluated}
+    found = {"metric": 0.88, "metrics": {"test_acc_1": 0.88}, "baseline": 0.8, "improvement": 0.08}
+    made.evaluation("final", "eval-final-1", data=data, **found)
+    return read_run(made.end())
+
+
+@pytest.mark.parametrize(
+    ("evaluated", "seen", "tone"),
+    [
+        ("/data/test", False, "good"),
+        ("/data/val", True, "plain"),
+        ("/data", None, "plain"),  # it holds what the search selected by
+    ],
+)
+def test_only_other_data_confirms_a_gain(
+    tmp_path: Path, evaluated: str, seen: bool | None, tone: str
+) -> None:
+    run = with_final(tmp_path, evaluated)
+    assert selected_by(run) is seen
+    assert verdict(run).tone == tone
+    said = render_markdown(document(run)).split("Which gain to quote")[1].split("\n")[0]
+    assert "optimistic" in said
+    assert ("used other data, which" in said) == (seen is False)
+    assert ("used the same data" in said) == (seen is True)
+    assert "+0.08" in said or seen is True
+
+
+def test_the_samples_that_a_gain_needs_are_those_of_its_standard_error(tmp_path: Path) -> None:
+    def value(trial: str, config: Mapping[str, Any], epoch: int) -> float:
+        return 0.9 if trial == "0003" else 0.8
+
+    [said] = [r for r in verdict(run_of(tmp_path, value)).reasons if "finite" in r]
+    # 4 * (0.9 * 0.1 + 0.8 * 0.2) / 0.1²
+    assert "needs about 100 of them" in said
+
+
+def test_a_winner_judged_before_its_curve_is_flat_is_said(tmp_path: Path) -> None:
+    def early(trial: str, config: Mapping[str, Any], epoch: int) -> float:
+        peak = 0.05 if (trial, epoch) == ("0003", 2) else 0.0
+        return 0.8 + peak + 0.01 * int(trial) + 1e-4 * (epoch % 2)
+
+    first = verdict(run_of(tmp_path, early)).reasons[0]
+    assert "The winner is judged by an earlier epoch, 2" in first
 
 
 def test_equally_good_trials_are_noise(tmp_path: Path) -> None:

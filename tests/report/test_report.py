@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 from made_runs import HOSTILE, MadeRun, many_trials
@@ -15,7 +17,7 @@ from tao_ray.cli import main
 from tao_ray.errors import TaoRayError
 from tao_ray.experiment.run_dir import RunDir
 from tao_ray.journal import Event, Journal
-from tao_ray.report import read_run, report_line, write_report
+from tao_ray.report import RunData, read_run, report_line, write_report
 from tao_ray.report.html import render_html
 from tao_ray.report.markdown import render_markdown
 from tao_ray.report.text import shown
@@ -196,6 +198,86 @@ def test_a_hundred_trials_take_less_than_three_seconds(tmp_path: Path) -> None:
     assert time.process_time() - begun < 3.0
     assert line == f"report: {run_dir.path / 'report.html'}"
     assert (run_dir.path / "report.html").stat().st_size < 4e6
+
+
+def test_a_tie_is_told(tmp_path: Path) -> None:
+    def tied(trial: str, config: Mapping[str, Any], epoch: int) -> float:
+        return 0.9 if trial in ("0002", "0003") and epoch == 2 else 0.5
+
+    run_dir = MadeRun(tmp_path, tied, algorithm="random", trials=4, max_epochs=3).go().end()
+    assert [t.id for t in read_run(run_dir).tied] == ["0003"]
+    text = render_markdown(document(read_run(run_dir)))
+    assert "**Tie**: trial 0003 (epoch 2) reached exactly the same value." in text
+    assert "the lowest number is called the best" in text
+    assert "a tie with 0003" in text
+
+
+def test_what_auto_chose_is_said(tmp_path: Path) -> None:
+    run = read_run(MadeRun(tmp_path, algorithm="auto").go(5).close())
+    text = render_markdown(document(run))
+    assert "`auto` (the defaults first, " in text
+    assert "expected improvement by a learning-curve model" in text
+
+
+def test_ends_of_ranges_are_told_from_ends_of_the_network(tmp_path: Path) -> None:
+    # The schema takes dropouts from 0 on, and learning rates below the range that is searched.
+    made = MadeRun(tmp_path, algorithm="random", trials=1, max_epochs=2).go()
+    run = read_run(made.end())
+    ends = {"model.dropout": 0.0, "train.optim.lr": _low(run, "train.optim.lr")}
+    first = run.state.trials["0000"]
+    first.config = {**first.config, **ends}
+    text = render_markdown(document(run))
+    assert "the network allows nothing beyond: `model.dropout` (0 is the least)" in text
+    assert "At an end of its range: `train.optim.lr`. A wider range" in text
+
+
+def _low(run: RunData, name: str) -> float:
+    return next(float(p["low"]) for p in run.space if p["name"] == name)
+
+
+@pytest.mark.parametrize(
+    ("name", "epoch", "counts_from_0"),
+    [("model_epoch_007.pth", 8, True), ("model_epoch_008.pth", 8, False), ("best.pth", 8, False)],
+)
+def test_files_that_are_counted_from_0(
+    done_run: RunDir, name: str, epoch: int, counts_from_0: bool
+) -> None:
+    run = read_run(done_run)
+    assert run.result is not None
+    checkpoint = {"path": f"/kept/{name}", "epoch": epoch, "bytes": 1}
+    result = {**run.result, "best": {**run.result["best"], "checkpoint": checkpoint}}
+    text = render_markdown(document(replace(run, result=result)))
+    assert (f"counts its files from 0: `{name}` is what epoch {epoch} left" in text) is (
+        counts_from_0
+    )
+
+
+def test_an_evaluated_checkpoint_is_named_where_it_is_now(done_run: RunDir) -> None:
+    run = read_run(done_run)
+    assert run.result is not None
+    record = {"status": "measured", "metrics": {"test_acc_1": 0.9}, "epoch": 3}
+    run.state.evaluations["final"] = record | {"trial": "0004", "checkpoint": "/gone/m_002.pth"}
+    run.state.evaluations["baseline"] = record | {"trial": "0000", "checkpoint": "/gone/m_002.pth"}
+    kept = {"trial": "0004", "epoch": 3, "bytes": 1, "why": "best", "path": "/kept/m_002.pth"}
+    retention = {
+        "mode": "auto",
+        "kept": [kept],
+        "kept_bytes": 1,
+        "deleted_checkpoints": 1,
+        "deleted_bytes": 1,
+        "peak_bytes": 2,
+        "peak_bytes_per_trial": {},
+    }
+    text = render_markdown(document(replace(run, result={**run.result, "retention": retention})))
+    assert "| checkpoint | trial 0000, epoch 3: `m_002.pth`, not kept | `/kept/m_002.pth` |" in text
+
+
+def test_longer_training_says_its_epochs_and_what_it_rents(tmp_path: Path) -> None:
+    made = MadeRun(tmp_path, rented=True, trials=2, algorithm="random", max_epochs=4).go()
+    text = render_markdown(document(read_run(made.end())))
+    rents = "rents machines on local, $3600.00 per hour each"
+    assert f"# train it longer, 8 epochs, supervised as in the search: {rents}" in text
+    assert f"Repeating the search {rents}; this run cost $" in text
 
 
 def test_the_command(done_run: RunDir, capsys: pytest.CaptureFixture[str]) -> None:
