@@ -64,8 +64,8 @@ def machine_costs(run: RunData) -> list[Block]:
         text += (
             f". Jobs, the baseline's and the final evaluation's among them, held {duration(held)} "
             f"of the {duration(paid)} that were paid for: {held / paid:.0%}. The rest, "
-            f"**{dollars(idle)}, was idle**: machines that start, results being copied, decisions, "
-            "and the end of the search, when slots run dry"
+            f"**{dollars(idle)}, was idle**: machines that start or never do, results being "
+            "copied, decisions, and the end of the search, when slots run dry"
         )
     rows = [
         [
@@ -87,7 +87,7 @@ def machine_costs(run: RunData) -> list[Block]:
 
 def _fate(run: RunData, use: Use) -> str:
     if use.rent is not use.machine.rent:
-        return "given up"
+        return "given up" if use.rent.end is None else "given up, gone"
     return use.machine.lost or ("deleted" if use.machine.deleted else use.machine.state)
 
 
