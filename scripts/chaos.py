@@ -218,7 +218,7 @@ class Run:
         problems += [f"left: {name}" for name in self.emulator.alive()]
         (run,) = RunDir.all(self.directory / "runs" / "c")
         problems += crash.check(run, None)
-        problems += self.started_twice()
+        problems += self.started_twice(run)
         ledger = Ledger.fold(read_events(run.journal))
         problems += [f"in the ledger: {m.name}" for m in ledger.existing()]
         billed: dict[str, float] = {}
@@ -232,12 +232,18 @@ class Run:
         self.emulator.stop_all()
         return problems
 
-    def started_twice(self) -> list[str]:
-        """Jobs that were started on more than one machine."""
+    def started_twice(self, run: RunDir) -> list[str]:
+        """Jobs that were started on more than one machine, those that were lost with it aside:
+        an evaluation is run again then, under its name."""
+        of_machines = [e.data for e in read_events(run.journal) if e.kind == "machine"]
+        lost = {data["name"] for data in of_machines if data["what"] == "lost"}
         started = Counter(
             path.parent.name
             for path in (self.directory / "brev").glob("instances/*/var-tmp/*/*/.jobs/*/started")
         )
+        for data in of_machines:
+            if data["what"] == "leased" and data["job"].startswith("eval-"):
+                started[data["job"]] -= data["name"] in lost
         return [f"job {job} was started on {n} machines" for job, n in started.items() if n > 1]
 
     def _kill(self) -> None:

@@ -70,7 +70,7 @@ def test_a_machine_that_never_came_is_told_of_with_what_it_cost(tmp_path: Path) 
     assert [use.rent.type for use in uses(run) if use.label == "m4"] == ["l40s", "a100"]
     text = markdown(run_dir)
     assert left in text
-    assert "| m4 | l40s | 3600.00 | 1.4 s | 0 s | $1.40 | $1.40 | given up |" in text
+    assert "| m4 | l40s | 3600.00 | 1.4 s | 0 s | $1.40 | $1.40 | given up, gone |" in text
     assert rent_note(run) == "rents machines on local, $3600.00 to $7200.00 per hour each"
 
 
