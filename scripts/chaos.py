@@ -275,7 +275,7 @@ def main() -> int:
     rng = random.Random(args.seed)
     total: Counter[str] = Counter()
     failed = n = 0
-    with tempfile.TemporaryDirectory(prefix="chaos-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="chaos-", ignore_cleanup_errors=True) as scratch:
         root = args.keep or Path(scratch)
         while total.total() < args.faults:
             directory = root / f"run{n}"
