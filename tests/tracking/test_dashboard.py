@@ -54,5 +54,5 @@ def test_a_user_reaches_the_dashboard_and_the_gauges(tmp_path: Path, mode: str) 
     gauges = found["gauges"]
     assert all(gauges.values()), gauges
     assert float(gauges["tao_best_metric"][0]) == pytest.approx(1 - 1 / 14)
-    assert sorted(map(float, gauges["tao_trials"])) == [0, 0, 0, 1, 2, 6]
+    assert sorted(n for text in gauges["tao_trials"] if (n := float(text))) == [1, 2, 6]
     assert gauges["tao_epochs_trained"] == ["41.0"]
