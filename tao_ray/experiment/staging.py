@@ -28,7 +28,7 @@ import time
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -287,11 +287,26 @@ def _unpack(archive: Path, parent: Path) -> None:
                 packed.extractall(_root(packed.namelist(), folder, parent))
         else:
             with tarfile.open(archive) as tar:
-                tar.extractall(_root(tar.getnames(), folder, parent), filter="data")
+                _extract(tar, _root(tar.getnames(), folder, parent))
     except (tarfile.TarError, zipfile.BadZipFile, EOFError) as error:
         raise TaoRayError(
             f"the archive cannot be unpacked: {error}", where=str(archive), remedy="pack it anew"
         ) from error
+
+
+def _extract(tar: tarfile.TarFile, target: Path) -> None:
+    """Nothing may land outside `target`. Raises tarfile.TarError."""
+    if hasattr(tarfile, "data_filter"):
+        tar.extractall(target, filter="data")
+        return
+    for member in tar.getmembers():  # Python before 3.10.12 and 3.11.4, such as Debian 12's own
+        path = PurePosixPath(member.name)
+        if path.is_absolute() or ".." in path.parts:
+            raise tarfile.TarError(f"{member.name} would be outside its folder")
+        if not (member.isfile() or member.isdir()):
+            text = f"{member.name} is a link or a device, for which this Python is too old"
+            raise tarfile.TarError(text)
+    tar.extractall(target)
 
 
 def _root(names: Iterable[str], folder: str, parent: Path) -> Path:

@@ -144,6 +144,21 @@ def test_an_archive_that_is_damaged(bench: Bench) -> None:
     assert bench.stage(bench.plan(train=str(data)))  # the half made one is not in the way
 
 
+@pytest.mark.parametrize("old_python", [False, True])
+def test_an_archive_that_reaches_outside_its_folder(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, old_python: bool
+) -> None:
+    if old_python:  # that of Debian 12 has no filter
+        monkeypatch.delattr(tarfile, "data_filter", raising=False)
+    data = bench.pack()
+    assert bench.stage(bench.plan(train=str(data)))
+    with tarfile.open(data / "images.tar.gz", "w:gz") as tar:
+        tar.add(bench.digits, "images/../../escaped.csv")
+    with pytest.raises(TaoRayError, match=r"cannot be unpacked: .*escaped.csv"):
+        bench.stage(bench.plan(train=str(data)))
+    assert not list(bench.path.rglob("escaped.csv"))
+
+
 @pytest.fixture
 def upload(s3_environment: None) -> Callable[[Path, str], None]:
     from tao_ray.storage.s3 import s3_client
