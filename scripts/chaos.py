@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import fcntl
 import os
 import random
 import signal
@@ -217,6 +218,8 @@ class Run:
             time.sleep(0.5)
         problems += [f"left: {name}" for name in self.emulator.alive()]
         (run,) = RunDir.all(self.directory / "runs" / "c")
+        if not self.reaper_ends(run):
+            problems.append("the reaper goes on")
         problems += crash.check(run, None)
         problems += self.started_twice(run)
         ledger = Ledger.fold(read_events(run.journal))
@@ -231,6 +234,16 @@ class Run:
                 problems.append(f"the ledger has less than the account: {name}")
         self.emulator.stop_all()
         return problems
+
+    def reaper_ends(self, run: RunDir) -> bool:
+        """Wait for it: without the run's directory and `brev` it would never know that it may."""
+        with open(run.path / "reaper.lock", "a") as lock:
+            for _ in range(200):
+                with contextlib.suppress(BlockingIOError):
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    return True
+                time.sleep(0.1)
+        return False
 
     def started_twice(self, run: RunDir) -> list[str]:
         """Jobs that were started on more than one machine, those that were lost with it aside:
