@@ -56,6 +56,14 @@ def launch(journal: Journal, trial_id: str, segment: int = 1) -> None:
     )
 
 
+def fail_next(search: Conductor, journal: Journal, failure: Failure) -> None:
+    """A new trial, whose first job fails."""
+    trial = search.next_proposed()
+    assert trial is not None
+    launch(journal, trial.id)
+    search.on_failure(trial.id, failure)
+
+
 def run_all(search: Conductor, journal: Journal, stop_after: int | None = None) -> int:
     """Drive every trial to its end, one epoch of each running trial at a time.
 
@@ -192,10 +200,7 @@ def test_failures_of_the_setup_stop_the_run_with_the_shared_cause(journal: Journ
     search = conductor(journal, max_failures_in_a_row=3)
     for n in range(3):
         assert search.halt is None
-        trial = search.next_proposed()
-        assert trial is not None
-        launch(journal, trial.id)
-        search.on_failure(trial.id, Failure(FailureKind.DATA, f"no file {n}"))
+        fail_next(search, journal, Failure(FailureKind.DATA, f"no file {n}"))
     assert search.halt == Halt(
         "3 trials in a row failed alike: the data is missing or not what the network expects - "
         "no file 2",
@@ -206,10 +211,7 @@ def test_failures_of_the_setup_stop_the_run_with_the_shared_cause(journal: Journ
 
 def test_a_run_goes_on_when_what_stopped_it_was_put_right(journal: Journal) -> None:
     search = conductor(journal, name="random", max_failures_in_a_row=1)
-    trial = search.next_proposed()
-    assert trial is not None
-    launch(journal, trial.id)
-    search.on_failure(trial.id, Failure(FailureKind.CREDENTIALS, "the token has expired"))
+    fail_next(search, journal, Failure(FailureKind.CREDENTIALS, "the token has expired"))
     assert search.halt is not None
     assert search.halt.resumable
 
@@ -220,10 +222,7 @@ def test_a_run_goes_on_when_what_stopped_it_was_put_right(journal: Journal) -> N
 
 def test_a_defect_that_only_another_configuration_mends_ends_a_run(journal: Journal) -> None:
     search = conductor(journal, name="random", max_failures_in_a_row=1)
-    trial = search.next_proposed()
-    assert trial is not None
-    launch(journal, trial.id)
-    search.on_failure(trial.id, Failure(FailureKind.CODE, "KeyError"))
+    fail_next(search, journal, Failure(FailureKind.CODE, "KeyError"))
     assert search.halt is not None
     assert not search.halt.resumable
 
