@@ -36,13 +36,14 @@ class Outcome:
 def trials(case: Case, full: int) -> int:
     """Trials the user would ask for, `full` epochs being a full training.
 
-    As many as the budget pays for where all train to the end, twice that with `auto`, which stops
-    most after a third, and more than enough where most are stopped sooner.
+    As many as the budget pays for: where all train to the end, and with `auto`, which stops two
+    thirds of them after a third and so spends 5/9 of a full training on each. More than enough
+    where most are stopped sooner.
     """
     if case.algorithm in FULL_TRAININGS:
         return _ceil(case.budget, full)
     if case.algorithm == "auto":
-        return _ceil(2 * case.budget, full)
+        return _ceil(9 * case.budget, 5 * full)
     return max(2, case.budget // full) if case.algorithm in POPULATIONS else 10 * case.budget
 
 

@@ -9,6 +9,8 @@ well, and because rankings of very young trainings mislead.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from pydantic import Field
@@ -57,7 +59,7 @@ def build(space: SearchSpace, settings: SearchSettings, options: AutoOptions) ->
     rule, stopping = _rule(settings.max_epochs, options)
     max_epochs = settings.max_epochs or 1
     proposer = CurveModelProposer(
-        space, settings, max_epochs=max_epochs, initial=initial, epochs=rule.milestones()
+        space, settings, max_epochs=max_epochs, initial=initial, epochs=_readings(rule.milestones())
     )
     first = "the defaults first, " if settings.points else ""
     return Algorithm(
@@ -84,3 +86,15 @@ def _rule(max_epochs: int | None, options: AutoOptions) -> tuple[SchedulingRule,
         asha.rule(max_epochs, grace, _REDUCTION),
         f"the best 1 in {_REDUCTION} seen so far goes on after epoch {epochs}",
     )
+
+
+def _readings(rungs: Sequence[int]) -> list[int]:
+    """Where the model reads curves: at the rungs, a third of the first one, and twice in between.
+
+    The rungs alone show where a curve was, not where it is heading, and neighbouring epochs tell
+    the same twice.
+    """
+    if len(rungs) < 2:
+        return list(rungs)
+    stretches = pairwise([max(1, rungs[0] // _REDUCTION), *rungs])
+    return sorted({low + k * (high - low) // 3 for low, high in stretches for k in range(4)})

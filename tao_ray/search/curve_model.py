@@ -1,12 +1,13 @@
 """A proposer that learns from unfinished trainings: expected improvement of the final loss.
 
-Every trial contributes its losses at a few epochs, stopped or running ones too; the process of
+Every trial contributes losses along its curve, stopped or running ones too; the process of
 `gaussian_process` predicts from them the loss after a full training. Trials in flight are
 believed to end as predicted.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from tao_ray.space import SearchSpace
 
 _MOST_TRIALS = 70
+_CLOSELY = 20
+"""So many of the newest trials are read along their curves, older ones at their ends."""
 _MOST_FAILURES = 20
 
 
@@ -47,8 +50,8 @@ class CurveModelProposer(BaseProposer):
         super().__init__(space, settings)
         self.max_epochs = max_epochs
         self.initial = initial
-        self.epochs = frozenset(epochs)
-        """Where curves are read, besides their ends."""
+        self.epochs = sorted(epochs)
+        """Where curves are read, besides their ends, ascending."""
         self._sobol = space.sobol(initial, settings.seed)
 
     def propose(self, number: int, rng: np.random.Generator) -> Proposal | Exhausted:
@@ -69,20 +72,29 @@ class CurveModelProposer(BaseProposer):
     def model(self, observed: Sequence[TrialRecord]) -> GaussianProcess:
         """The process fitted to the curves of `observed`, and to failures as full trainings that
         ended with the worst loss seen."""
-        kept = best_and_newest(np.array([t.loss for t in observed]), _MOST_TRIALS)
+        losses = np.array([t.loss for t in observed])
+        kept = [observed[i] for i in best_and_newest(losses, _MOST_TRIALS)]
         rows = [
             (t.config, epoch, t.curve[epoch])
-            for t in (observed[i] for i in kept)
-            for epoch in sorted(t.curve)
-            if epoch in self.epochs or epoch == t.fidelity
+            for i, t in enumerate(kept)
+            for epoch in self._readings(t, closely=i >= len(kept) - _CLOSELY)
         ]
         worst = max(loss for *_, loss in rows)
         failed = self.history.failed[-_MOST_FAILURES:]
         rows += [(t.config, self.max_epochs, worst) for t in failed]
         points = np.array([self.space.encode(config) for config, *_ in rows])
         weights = decay(np.array([float(epoch) for _, epoch, _ in rows]), self.max_epochs)
-        losses = tame(np.array([loss for *_, loss in rows]))
-        return GaussianProcess(self.space.dimensions).fit(points, losses, weights)
+        values = tame(np.array([loss for *_, loss in rows]))
+        return GaussianProcess(self.space.dimensions).fit(points, values, weights)
+
+    def _readings(self, trial: TrialRecord, closely: bool) -> list[int]:
+        """The epochs of a trial's curve that are used: its end, and `closely` the first one at or
+        after each of `epochs`."""
+        if not closely:
+            return [trial.fidelity]
+        seen = sorted(trial.curve)
+        places = {bisect_left(seen, epoch) for epoch in self.epochs} - {len(seen)}
+        return [seen[i] for i in sorted(places | {len(seen) - 1})]
 
     def _candidates(self, observed: Sequence[TrialRecord], rng: np.random.Generator) -> Array:
         model = self.model(observed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,10 @@ from search_cases import loss_at, make_space, settings
 
 from tao_ray.search import PastTrial, TrialStatus, build
 from tao_ray.search.base import Config, Proposal
+from tao_ray.search.curve_model import CurveModelProposer
 from tao_ray.search.curves import probability_above
 from tao_ray.search.gaussian_process import GaussianProcess, decay, tame
+from tao_ray.search.history import TrialRecord
 from tao_ray.search.kde import MixedDensity, as_point, from_point
 from tao_ray.search.rungs import hyperband_brackets
 from tao_ray.search.simulation import simulate
@@ -178,6 +181,29 @@ def test_a_parameter_without_effect_keeps_its_default(name: str) -> None:
     assert all(CONDITIONAL.violations(t.config) == [] for t in result.trials)
 
 
+def test_auto_reads_curves_at_the_rungs_and_between() -> None:
+    """Losses at 3, 5, 7, 9, 15, 21 and 27 epochs, or at the first one measured after each."""
+    line = SearchSpace([Float("x", 0.0, 1.0)])
+    proposer = build("auto", line, settings(points=(), trials=30, max_epochs=27), {}).proposer
+    assert isinstance(proposer, CurveModelProposer)
+
+    def weights(*records: TrialRecord) -> list[float]:
+        return sorted(proposer.model(records)._w.tolist(), reverse=True)
+
+    def trained(x: float, epochs: Iterable[int]) -> TrialRecord:
+        return TrialRecord(f"t{x}", {"x": x}, TrialStatus.STOPPED, {e: x + 1 / e for e in epochs})
+
+    def expected(*epochs: float) -> list[float]:
+        return decay(np.array(epochs), 27).tolist()
+
+    assert weights(trained(0.1, range(1, 28))) == expected(3, 5, 7, 9, 15, 21, 27)
+    assert weights(trained(0.1, range(1, 11))) == expected(3, 5, 7, 9, 10)
+    assert weights(trained(0.1, range(4, 28, 4))) == expected(4, 8, 12, 16, 24)
+    many = [trained(i / 40, range(1, 10)) for i in range(30)]
+    assert weights(*many).count(expected(9)[0]) == 30
+    assert weights(*many).count(expected(5)[0]) == 20, "old trials are read at their ends"
+
+
 def test_bohb_models_the_largest_fidelity_with_enough_results() -> None:
     """With results at 9 epochs that contradict those at 27, it follows those at 27."""
     line = SearchSpace([Float("x", 0.0, 1.0)])
@@ -194,12 +220,13 @@ def test_bohb_models_the_largest_fidelity_with_enough_results() -> None:
     assert np.mean(drawn) > 0.7
 
 
-def test_bohb_without_a_model_is_hyperband() -> None:
+def test_bohb_without_a_model_is_hyperband_over_sobol_points() -> None:
     space = SearchSpace([Float("x", 0.0, 1.0), Float("y", 0.0, 1.0)])
     s = settings(points=(), trials=12, max_epochs=9, seed=4)
+    algorithms = [build("bohb", space, s, {}), build("hyperband", space, s, {"sampler": "sobol"})]
     found = [
-        [t.config for t in simulate(build(name, space, s, {}), _bowl, max_epochs=9).trials[:9]]
-        for name in ("bohb", "hyperband")
+        [t.config for t in simulate(algorithm, _bowl, max_epochs=9).trials[:9]]
+        for algorithm in algorithms
     ]
     assert found[0] == found[1]
 
