@@ -46,10 +46,12 @@ def load_package(ref: str, base: Path, bank: Path | None = None) -> ModelPackage
 def _by_name(ref: str, bank: Path | None) -> ModelPackage:
     if bank is None:
         if not os.environ.get(BANK_VARIABLE):
+            near = difflib.get_close_matches(_normal(ref), _BUILT_IN, n=1)
             raise PackageError(
                 f"{ref!r} is no directory, and no skill bank is set to look the name up in",
                 where="model.package",
-                remedy=f"set {BANK_VARIABLE} to the skill bank, or give the package's directory",
+                remedy=(f"did you mean {near[0]!r}? Or " if near else "")
+                + f"set {BANK_VARIABLE} to the skill bank, or give the package's directory",
             )
         bank = Path(os.environ[BANK_VARIABLE]).expanduser()
     directories = list(_packages(bank))

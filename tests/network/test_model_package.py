@@ -80,6 +80,12 @@ def test_a_name_without_a_bank(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+def test_a_misspelt_built_in_name_without_a_bank(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TAO_SKILL_BANK_PATH", raising=False)
+    with pytest.raises(PackageError, match="-> did you mean 'digits_mlp'\\? Or set TAO_SKILL"):
+        load_package("digits_mpl", Path("/nowhere"))
+
+
 def test_a_bank_without_packages(tmp_path: Path) -> None:
     with pytest.raises(PackageError) as error:
         load_package("dino", Path("/"), tmp_path)
