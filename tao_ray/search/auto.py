@@ -58,8 +58,14 @@ def build(space: SearchSpace, settings: SearchSettings, options: AutoOptions) ->
     initial = options.initial or min(covering, settings.trials)
     rule, stopping = _rule(settings.max_epochs, options)
     max_epochs = settings.max_epochs or 1
+    rungs = rule.milestones()
     proposer = CurveModelProposer(
-        space, settings, max_epochs=max_epochs, initial=initial, epochs=_readings(rule.milestones())
+        space,
+        settings,
+        max_epochs=max_epochs,
+        initial=initial,
+        rungs=rungs,
+        between=_between(rungs),
     )
     first = "the defaults first, " if settings.points else ""
     return Algorithm(
@@ -88,13 +94,7 @@ def _rule(max_epochs: int | None, options: AutoOptions) -> tuple[SchedulingRule,
     )
 
 
-def _readings(rungs: Sequence[int]) -> list[int]:
-    """Where the model reads curves: at the rungs, a third of the first one, and twice in between.
-
-    The rungs alone show where a curve was, not where it is heading, and neighbouring epochs tell
-    the same twice.
-    """
-    if len(rungs) < 2:
-        return list(rungs)
-    stretches = pairwise([max(1, rungs[0] // _REDUCTION), *rungs])
-    return sorted({low + k * (high - low) // 3 for low, high in stretches for k in range(4)})
+def _between(rungs: Sequence[int]) -> list[int]:
+    """A third of the first rung, and two epochs between that and it and between all rungs."""
+    stretches = pairwise([max(1, rungs[0] // _REDUCTION), *rungs]) if rungs else ()
+    return sorted({low + k * (high - low) // 3 for low, high in stretches for k in range(3)})

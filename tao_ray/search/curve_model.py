@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from tao_ray.space import SearchSpace
 
 _MOST_TRIALS = 70
-_CLOSELY = 20
-"""So many of the newest trials are read along their curves, older ones at their ends."""
 _MOST_FAILURES = 20
 
 
@@ -45,13 +43,16 @@ class CurveModelProposer(BaseProposer):
         *,
         max_epochs: int,
         initial: int,
-        epochs: Sequence[int],
+        rungs: Sequence[int],
+        between: Sequence[int] = (),
     ) -> None:
         super().__init__(space, settings)
         self.max_epochs = max_epochs
         self.initial = initial
-        self.epochs = sorted(epochs)
-        """Where curves are read, besides their ends, ascending."""
+        self.rungs = rungs
+        """Where curves are read, besides their ends."""
+        self.between = between
+        """Where they are read as well until a training has come to its end."""
         self._sobol = space.sobol(initial, settings.seed)
 
     def propose(self, number: int, rng: np.random.Generator) -> Proposal | Exhausted:
@@ -74,11 +75,8 @@ class CurveModelProposer(BaseProposer):
         ended with the worst loss seen."""
         losses = np.array([t.loss for t in observed])
         kept = [observed[i] for i in best_and_newest(losses, _MOST_TRIALS)]
-        rows = [
-            (t.config, epoch, t.curve[epoch])
-            for i, t in enumerate(kept)
-            for epoch in self._readings(t, closely=i >= len(kept) - _CLOSELY)
-        ]
+        early = all(t.fidelity < self.max_epochs for t in kept)
+        rows = [(t.config, e, t.curve[e]) for t in kept for e in self._readings(t, early)]
         worst = max(loss for *_, loss in rows)
         failed = self.history.failed[-_MOST_FAILURES:]
         rows += [(t.config, self.max_epochs, worst) for t in failed]
@@ -87,13 +85,13 @@ class CurveModelProposer(BaseProposer):
         values = tame(np.array([loss for *_, loss in rows]))
         return GaussianProcess(self.space.dimensions).fit(points, values, weights)
 
-    def _readings(self, trial: TrialRecord, closely: bool) -> list[int]:
-        """The epochs of a trial's curve that are used: its end, and `closely` the first one at or
-        after each of `epochs`."""
-        if not closely:
-            return [trial.fidelity]
+    def _readings(self, trial: TrialRecord, early: bool) -> list[int]:
+        """The epochs of a trial's curve that are used: the first at or after each reading, and its
+        end. `early`: no training has ended, so where curves are heading shows in their shape
+        alone; later it is known from whole trainings, and the shape only misleads."""
         seen = sorted(trial.curve)
-        places = {bisect_left(seen, epoch) for epoch in self.epochs} - {len(seen)}
+        wanted = {*self.rungs, *(self.between if early else ())}
+        places = {bisect_left(seen, epoch) for epoch in wanted} - {len(seen)}
         return [seen[i] for i in sorted(places | {len(seen) - 1})]
 
     def _candidates(self, observed: Sequence[TrialRecord], rng: np.random.Generator) -> Array:

@@ -181,27 +181,27 @@ def test_a_parameter_without_effect_keeps_its_default(name: str) -> None:
     assert all(CONDITIONAL.violations(t.config) == [] for t in result.trials)
 
 
-def test_auto_reads_curves_at_the_rungs_and_between() -> None:
-    """Losses at 3, 5, 7, 9, 15, 21 and 27 epochs, or at the first one measured after each."""
+def test_auto_reads_curves_between_the_rungs_until_a_training_has_ended() -> None:
+    """Readings at 3, 5, 7, 9, 15 and 21 epochs, or at the first measured one after each."""
     line = SearchSpace([Float("x", 0.0, 1.0)])
     proposer = build("auto", line, settings(points=(), trials=30, max_epochs=27), {}).proposer
     assert isinstance(proposer, CurveModelProposer)
 
-    def weights(*records: TrialRecord) -> list[float]:
-        return sorted(proposer.model(records)._w.tolist(), reverse=True)
-
     def trained(x: float, epochs: Iterable[int]) -> TrialRecord:
-        return TrialRecord(f"t{x}", {"x": x}, TrialStatus.STOPPED, {e: x + 1 / e for e in epochs})
+        curve = {e: x + 1 / e for e in epochs}
+        return TrialRecord(f"t{x}", {"x": x}, TrialStatus.STOPPED, curve)
+
+    def read(*records: TrialRecord) -> list[float]:
+        return proposer.model(records)._w.tolist()
 
     def expected(*epochs: float) -> list[float]:
         return decay(np.array(epochs), 27).tolist()
 
-    assert weights(trained(0.1, range(1, 28))) == expected(3, 5, 7, 9, 15, 21, 27)
-    assert weights(trained(0.1, range(1, 11))) == expected(3, 5, 7, 9, 10)
-    assert weights(trained(0.1, range(4, 28, 4))) == expected(4, 8, 12, 16, 24)
-    many = [trained(i / 40, range(1, 10)) for i in range(30)]
-    assert weights(*many).count(expected(9)[0]) == 30
-    assert weights(*many).count(expected(5)[0]) == 20, "old trials are read at their ends"
+    young, sparse = trained(0.1, range(1, 11)), trained(0.2, range(4, 25, 4))
+    assert read(young) == expected(3, 5, 7, 9, 10)
+    assert read(sparse) == expected(4, 8, 12, 16, 24)
+    assert read(young, trained(0.3, range(1, 28))) == expected(9, 10, 9, 27)
+    assert read(sparse, trained(0.3, range(1, 28))) == expected(12, 24, 9, 27)
 
 
 def test_bohb_models_the_largest_fidelity_with_enough_results() -> None:
