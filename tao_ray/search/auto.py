@@ -95,6 +95,7 @@ def _rule(max_epochs: int | None, options: AutoOptions) -> tuple[SchedulingRule,
 
 
 def _between(rungs: Sequence[int]) -> list[int]:
-    """A third of the first rung, and two epochs between that and it and between all rungs."""
+    """Where the model reads curves besides the rungs while no training has ended: at a third of
+    the first rung, and twice between that and it and between all rungs."""
     stretches = pairwise([max(1, rungs[0] // _REDUCTION), *rungs]) if rungs else ()
     return sorted({low + k * (high - low) // 3 for low, high in stretches for k in range(3)})
