@@ -44,7 +44,7 @@ class CurveModelProposer(BaseProposer):
         max_epochs: int,
         initial: int,
         rungs: Sequence[int],
-        between: Sequence[int] = (),
+        between: Sequence[int],
     ) -> None:
         super().__init__(space, settings)
         self.max_epochs = max_epochs
