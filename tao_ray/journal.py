@@ -15,6 +15,7 @@ import fcntl
 import json
 import os
 import sqlite3
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
@@ -60,7 +61,7 @@ class JournalLost(TaoRayError):
 
 
 class Journal:
-    """The writer. Use `read_events` to only read."""
+    """The writer, for all threads of a process. Use `read_events` to only read."""
 
     def __init__(self, path: Path, *, wait_s: float = 1.0):
         """Open or create the journal and become its one writer.
@@ -83,6 +84,7 @@ class Journal:
                         remedy="wait for it, or end it with `tao-ray stop`",
                     ) from None
                 time.sleep(0.05)
+        self._turn = threading.Lock()  # a connection has one transaction, whichever thread began it
         self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self._db.execute("PRAGMA busy_timeout=10000")
         self._db.execute("PRAGMA journal_mode=TRUNCATE")
@@ -104,7 +106,8 @@ class Journal:
     def append(self, *events: Event) -> list[Event]:
         """See `JournalWriter.append`. Raises JournalLost."""
         try:
-            return self._append(events)
+            with self._turn:
+                return self._append(events)
         except sqlite3.Error as error:
             raise JournalLost(
                 f"the run can no longer be recorded: {error}",
@@ -135,7 +138,8 @@ class Journal:
 
     def read(self, *, after: int = 0, trial: str | None = None) -> list[Event]:
         """See `JournalWriter.read`."""
-        return list(_select(self._db, after, trial))
+        with self._turn:
+            return list(_select(self._db, after, trial))
 
     def close(self) -> None:
         """Stop being the writer."""

@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,25 @@ def test_a_transaction_that_fails_leaves_nothing(tmp_path: Path) -> None:
         journal.append(Event("good"), Event("bad", data={"x": object()}))
     assert journal.read() == []
     assert journal.append(Event("next"))[0].seq == 1
+
+
+def test_threads_take_turns(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.sqlite")
+
+    def write(name: str) -> list[int]:
+        written = []
+        for _ in range(25):
+            written += [e.seq for e in journal.append(Event("a", name), Event("b", name))]
+            assert len(journal.read(trial=name)) == len(written)
+        return written
+
+    names = [f"{i:04d}" for i in range(4)]
+    with ThreadPoolExecutor(len(names)) as pool:
+        told = dict(zip(names, pool.map(write, names), strict=True))
+    for name in names:
+        assert [e.seq for e in journal.read(trial=name)] == told[name]
+    events = journal.read()
+    assert [e.kind for e in events] == ["a", "b"] * 100  # no transaction inside another
 
 
 def test_a_run_directory_that_is_deleted_is_told_to_the_user(tmp_path: Path) -> None:
