@@ -57,25 +57,21 @@ class AshaOptions(Options):
 
 
 class _Rungs:
-    """The recorded losses of one bracket, per rung, in order of arrival."""
+    """The recorded losses of one bracket, per rung below a full training, in order of arrival."""
 
-    def __init__(self, epochs: tuple[int, ...], eta: int) -> None:
-        self.epochs = epochs
-        self.eta = eta
-        self.losses: dict[int, dict[str, float]] = {e: {} for e in epochs}
+    def __init__(self, etas: Mapping[int, int]) -> None:
+        self.etas = etas
+        """Rung -> one trial in this many goes on."""
+        self.losses: dict[int, dict[str, float]] = {e: {} for e in etas}
         self.passed: set[int] = set()
         """Rungs from which a trial has gone on (stopping variant)."""
 
     def record(self, trial_id: str, epoch: int, loss: float) -> int | None:
         """Note the rungs newly reached at `epoch`; the highest of them, or None."""
-        reached = [e for e in self.epochs if e <= epoch and trial_id not in self.losses[e]]
+        reached = [e for e in self.etas if e <= epoch and trial_id not in self.losses[e]]
         for rung in reached:
             self.losses[rung][trial_id] = loss
         return reached[-1] if reached else None
-
-    def best(self, rung: int, count: int) -> list[str]:
-        """The `count` best trials of a rung."""
-        return best(self.losses[rung], count)
 
 
 def best(losses: Mapping[str, float], count: int) -> list[str]:
@@ -86,9 +82,10 @@ def best(losses: Mapping[str, float], count: int) -> list[str]:
 class _Asha:
     """What both variants share: dealing trials to brackets."""
 
-    def __init__(self, max_epochs: int, min_epochs: int, eta: int, brackets: int = 1) -> None:
-        all_rungs = geometric_rungs(min_epochs, max_epochs, eta)
-        self.brackets = [_Rungs(all_rungs[s:], eta) for s in range(brackets)]
+    def __init__(self, max_epochs: int, etas: Mapping[int, int], brackets: int = 1) -> None:
+        """etas: for each rung below `max_epochs`, in order, one trial in how many goes on."""
+        self.max_epochs = max_epochs
+        self.brackets = [_Rungs(dict(list(etas.items())[s:])) for s in range(brackets)]
         self._bracket: dict[str, _Rungs] = {}
         self._added = 0
 
@@ -97,7 +94,7 @@ class _Asha:
         self._added += 1
 
     def milestones(self) -> list[int]:
-        return list(self.brackets[0].epochs)
+        return [*self.brackets[0].etas, self.max_epochs]
 
 
 class StoppingAsha(_Asha):
@@ -109,8 +106,8 @@ class StoppingAsha(_Asha):
     disappoint when they arrive, the last of them goes on.
     """
 
-    def __init__(self, max_epochs: int, min_epochs: int, eta: int, brackets: int = 1) -> None:
-        super().__init__(max_epochs, min_epochs, eta, brackets)
+    def __init__(self, max_epochs: int, etas: Mapping[int, int], brackets: int = 1) -> None:
+        super().__init__(max_epochs, etas, brackets)
         self._running: dict[str, tuple[int, float]] = {}
         """Running trial -> its last epoch and loss."""
 
@@ -118,7 +115,7 @@ class StoppingAsha(_Asha):
         self._running[trial_id] = epoch, loss
         rungs = self._bracket[trial_id]
         rung = rungs.record(trial_id, epoch, loss)
-        if rung is None:
+        if rung is None or epoch >= self.max_epochs:
             return Decision.CONTINUE
         close = {
             other: value
@@ -126,7 +123,7 @@ class StoppingAsha(_Asha):
             if self._bracket[other] is rungs and 2 * rung <= 3 * at < 3 * rung
         }
         losses = {**rungs.losses[rung], **close}
-        keep = max(1, len(losses) // rungs.eta)
+        keep = max(1, len(losses) // rungs.etas[rung])
         last_chance = rung not in rungs.passed and not close
         if trial_id in best(losses, keep) or last_chance:
             rungs.passed.add(rung)
@@ -151,8 +148,8 @@ class PromotionAsha(_Asha):
     """Every trial pauses at its rung; while a rung's best ``n // eta`` hold a paused trial,
     that one is promoted, highest rung first. Trials left over at the end are losers."""
 
-    def __init__(self, max_epochs: int, min_epochs: int, eta: int, brackets: int = 1) -> None:
-        super().__init__(max_epochs, min_epochs, eta, brackets)
+    def __init__(self, max_epochs: int, etas: Mapping[int, int], brackets: int = 1) -> None:
+        super().__init__(max_epochs, etas, brackets)
         self._paused: dict[str, int] = {}
         """Paused trial -> the rung it waits at."""
         self._running: set[str] = set()
@@ -165,7 +162,7 @@ class PromotionAsha(_Asha):
     def report(self, trial_id: str, epoch: int, loss: float) -> Decision:
         rungs = self._bracket[trial_id]
         rung = rungs.record(trial_id, epoch, loss)
-        if rung is None or rung == rungs.epochs[-1]:
+        if rung is None or epoch >= self.max_epochs:
             return Decision.CONTINUE
         self._paused[trial_id] = rung
         self._running.discard(trial_id)
@@ -174,9 +171,9 @@ class PromotionAsha(_Asha):
     def runnable(self) -> list[str]:
         promotable = []
         for rungs in self.brackets:
-            for rung in rungs.epochs[:-1]:
-                losses = rungs.losses[rung]
-                for trial_id in rungs.best(rung, self._promotions(len(losses))):
+            for rung, losses in rungs.losses.items():
+                promotions = self._promotions(len(losses), rungs.etas[rung])
+                for trial_id in best(losses, promotions):
                     if self._paused.get(trial_id) == rung:
                         promotable.append((-rung, losses[trial_id], trial_id))
         return [trial_id for *_, trial_id in sorted(promotable)]
@@ -197,9 +194,8 @@ class PromotionAsha(_Asha):
     def exhausted(self) -> None:
         self._exhausted = True
 
-    def _promotions(self, n: int) -> int:
+    def _promotions(self, n: int, eta: int) -> int:
         """A search too small to fill a rung still trains its best to the end."""
-        eta = self.brackets[0].eta
         return max(1, n // eta) if self._exhausted and not self._running else n // eta
 
 
@@ -208,7 +204,8 @@ def rule(
 ) -> SchedulingRule:
     """The ASHA rule of the given variant."""
     kind = StoppingAsha if variant == "stopping" else PromotionAsha
-    return kind(max_epochs, min_epochs, eta, brackets)
+    *below, _ = geometric_rungs(min_epochs, max_epochs, eta)
+    return kind(max_epochs, dict.fromkeys(below, eta), brackets)
 
 
 def build(space: SearchSpace, settings: SearchSettings, options: AshaOptions) -> Algorithm:

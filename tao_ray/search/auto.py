@@ -4,18 +4,20 @@ The network's defaults first, then a few Sobol points, then the learning-curve m
 (`curve_model`), which was the best of those compared in docs/benchmarks.md. Where trainings have
 epochs to save, asynchronous successive halving stops the worse ones after a third of a full
 training - later than ASHA's habit, because a model that has seen a third of each curve predicts
-well, and because rankings of very young trainings mislead.
+well, and because rankings of very young trainings mislead. Of those left, the worse half stops
+midway to the end: of many trainings side by side only the best are worth their last epochs.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from tao_ray.search import asha
+from tao_ray.search.asha import StoppingAsha
 from tao_ray.search.base import Algorithm, SchedulingRule, SearchSettings
 from tao_ray.search.curve_model import CurveModelProposer
 from tao_ray.search.fifo import RunToEnd
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from tao_ray.space import SearchSpace
 
 _REDUCTION = 3
+_LATE_REDUCTION = 2
 _LEAST_GRACE = 3
 
 
@@ -56,16 +59,15 @@ def build(space: SearchSpace, settings: SearchSettings, options: AutoOptions) ->
     # What starts before anything is known may as well cover the space.
     covering = max(min(8, max(4, settings.trials // 2)), settings.max_concurrent)
     initial = options.initial or min(covering, settings.trials)
-    rule, stopping = _rule(settings.max_epochs, options)
+    rule, readings, stopping = _rule(settings.max_epochs, options)
     max_epochs = settings.max_epochs or 1
-    rungs = rule.milestones()
     proposer = CurveModelProposer(
         space,
         settings,
         max_epochs=max_epochs,
         initial=initial,
-        rungs=rungs,
-        between=_between(rungs),
+        rungs=readings,
+        between=_between(readings),
     )
     first = "the defaults first, " if settings.points else ""
     return Algorithm(
@@ -77,21 +79,30 @@ def build(space: SearchSpace, settings: SearchSettings, options: AutoOptions) ->
     )
 
 
-def _rule(max_epochs: int | None, options: AutoOptions) -> tuple[SchedulingRule, str]:
-    """The scheduling rule, and why it is this one."""
+def _rule(
+    max_epochs: int | None, options: AutoOptions
+) -> tuple[SchedulingRule, Sequence[int], str]:
+    """The scheduling rule, where the model reads curves, and why the rule is this one."""
     if max_epochs is None:
-        return RunToEnd(), "no early stopping, for the action has no epochs"
+        return RunToEnd(), (), "no early stopping, for the action has no epochs"
     if not options.early_stopping:
-        return RunToEnd(), "no early stopping, as asked"
+        return RunToEnd(), (), "no early stopping, as asked"
     grace = options.min_epochs or max(_LEAST_GRACE, ceil_div(max_epochs, _REDUCTION))
     rungs = geometric_rungs(grace, max_epochs, _REDUCTION)
     if len(rungs) == 1:
-        return RunToEnd(), f"no early stopping, for {max_epochs} epochs are too few"
-    epochs = " and ".join(map(str, rungs[:-1]))
-    return (
-        asha.rule(max_epochs, grace, _REDUCTION),
-        f"the best 1 in {_REDUCTION} seen so far goes on after epoch {epochs}",
-    )
+        return RunToEnd(), (), f"no early stopping, for {max_epochs} epochs are too few"
+    etas = _etas(rungs)
+    stops = ", ".join(f"1 in {eta} after epoch {epoch}" for epoch, eta in etas.items())
+    return StoppingAsha(max_epochs, etas), rungs, f"the best seen so far go on: {stops}"
+
+
+def _etas(rungs: Sequence[int]) -> dict[int, int]:
+    """For each rung, one trial in how many goes on; with one more rung midway (by the logarithm)
+    between the last of `rungs` and the full training they end with."""
+    *below, full = rungs
+    etas = dict.fromkeys(below, _REDUCTION)
+    etas.setdefault(round(math.sqrt(below[-1] * full)), _LATE_REDUCTION)
+    return etas
 
 
 def _between(rungs: Sequence[int]) -> list[int]:

@@ -165,7 +165,7 @@ def test_floor_log_is_exact_where_floats_are_not() -> None:
 
 
 def test_stopping_asha_keeps_the_best_third_seen_so_far() -> None:
-    rule = StoppingAsha(9, 1, 3)
+    rule = StoppingAsha(9, {1: 3, 3: 3})
     decisions = {}
     for trial, loss in zip("abcdefg", (5.0, 6.0, 4.0, 3.0, 4.5, 2.9, 3.5), strict=True):
         rule.add(trial, {})
@@ -177,7 +177,7 @@ def test_stopping_asha_keeps_the_best_third_seen_so_far() -> None:
 
 def test_stopping_asha_counts_trials_that_are_about_to_arrive() -> None:
     """Of six side by side two go on, although the best arrive last."""
-    rule = StoppingAsha(9, 3, 3)
+    rule = StoppingAsha(9, {3: 3})
     names = "abcdef"
     for name in names:
         rule.add(name, {})
@@ -186,7 +186,7 @@ def test_stopping_asha_counts_trials_that_are_about_to_arrive() -> None:
             rule.report(name, epoch, loss)
     decisions = [rule.report(n, 3, loss) for n, loss in zip(names, (6, 5, 4, 3, 2, 1), strict=True)]
     assert decisions == [Decision.STOP] * 4 + [Decision.CONTINUE] * 2
-    rule = StoppingAsha(9, 3, 3)
+    rule = StoppingAsha(9, {3: 3})
     for name in "ab":
         rule.add(name, {})
     rule.report("b", 1, 0.0)  # far from the rung: nothing is known of it yet
@@ -194,7 +194,7 @@ def test_stopping_asha_counts_trials_that_are_about_to_arrive() -> None:
 
 
 def test_stopping_asha_lets_one_go_on_when_those_to_come_disappoint() -> None:
-    rule = StoppingAsha(9, 3, 3)
+    rule = StoppingAsha(9, {3: 3})
     for name in "ab":
         rule.add(name, {})
         rule.report(name, 2, {"a": 2.0, "b": 1.0}[name])
@@ -203,7 +203,7 @@ def test_stopping_asha_lets_one_go_on_when_those_to_come_disappoint() -> None:
 
 
 def test_stopping_asha_judges_only_at_rungs_and_lets_the_top_rung_finish() -> None:
-    rule = StoppingAsha(9, 1, 3)
+    rule = StoppingAsha(9, {1: 3, 3: 3})
     for trial in "ab":
         rule.add(trial, {})
     assert rule.report("a", 1, 1.0) is Decision.CONTINUE
@@ -211,8 +211,56 @@ def test_stopping_asha_judges_only_at_rungs_and_lets_the_top_rung_finish() -> No
     assert rule.report("b", 1, 2.0) is Decision.STOP
 
 
+def test_each_rung_has_its_own_reduction() -> None:
+    """Of twelve side by side, four pass the first rung and two the second."""
+    rule = StoppingAsha(9, {3: 3, 6: 2})
+    assert rule.milestones() == [3, 6, 9]
+    going = [f"t{i}" for i in range(12)]
+    for name in going:
+        rule.add(name, {})
+    left = {}
+    for epoch in range(1, 10):
+        decisions = {n: rule.report(n, epoch, float(n[1:])) for n in going}
+        going = [n for n in going if decisions[n] is Decision.CONTINUE]
+        for name in decisions.keys() - set(going):
+            rule.gone(name)
+        left[epoch] = going
+    assert len(left[2]) == 12
+    assert left[5] == left[3] == ["t0", "t1", "t2", "t3"]
+    assert left[9] == left[6] == ["t0", "t1"]
+
+
+@pytest.mark.parametrize(
+    ("epochs", "options", "etas"),
+    [
+        (27, {}, {9: 3, 16: 2}),
+        (20, {}, {7: 3, 12: 2}),
+        (100, {}, {34: 3, 58: 2}),
+        (27, {"min_epochs": 3}, {3: 3, 9: 3, 16: 2}),
+        (4, {}, {3: 3}),
+    ],
+)
+def test_auto_judges_again_midway_to_the_end(
+    epochs: int, options: dict[str, int], etas: dict[int, int]
+) -> None:
+    algorithm = build("auto", LINE, settings(max_epochs=epochs), options)
+    assert algorithm.rule.milestones() == [*etas, epochs]
+    assert isinstance(algorithm.rule, StoppingAsha)
+    assert algorithm.rule.brackets[0].etas == etas
+    for epoch, eta in etas.items():
+        assert f"1 in {eta} after epoch {epoch}" in algorithm.why
+
+
+def test_a_full_training_that_was_never_seen_at_a_rung_is_not_stopped_there() -> None:
+    for rule in (StoppingAsha(9, {3: 3}), PromotionAsha(9, {3: 3})):
+        for trial in "ab":
+            rule.add(trial, {})
+        assert rule.report("a", 9, 1.0) is Decision.CONTINUE
+        assert rule.report("b", 9, 2.0) is Decision.CONTINUE
+
+
 def test_a_report_that_skips_a_rung_is_judged_there() -> None:
-    rule = StoppingAsha(9, 1, 3)
+    rule = StoppingAsha(9, {1: 3, 3: 3})
     for trial in "ab":
         rule.add(trial, {})
     assert rule.report("a", 4, 1.0) is Decision.CONTINUE
@@ -220,7 +268,7 @@ def test_a_report_that_skips_a_rung_is_judged_there() -> None:
 
 
 def test_promotion_asha_promotes_the_best_third_highest_rung_first() -> None:
-    rule = PromotionAsha(9, 1, 3)
+    rule = PromotionAsha(9, {1: 3, 3: 3})
     for i in range(9):
         rule.add(f"t{i}", {})
         assert rule.report(f"t{i}", 1, float(i)) is Decision.PAUSE
