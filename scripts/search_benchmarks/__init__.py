@@ -36,8 +36,8 @@ class Outcome:
 def trials(case: Case, full: int) -> int:
     """Trials the user would ask for, `full` epochs being a full training.
 
-    As many as the budget pays for: where all train to the end, and with `auto`, which stops two
-    thirds of them after a third and so spends 5/9 of a full training on each. More than enough
+    As many as the budget pays for: where all train to the end, and with `auto`, which stops most
+    of them after a third and so spends about 5/9 of a full training on each. More than enough
     where most are stopped sooner.
     """
     if case.algorithm in FULL_TRAININGS:
