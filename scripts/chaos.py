@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import fcntl
 import os
 import random
 import signal
@@ -36,6 +35,7 @@ from brev_emulator.emulator import BrevEmulator  # noqa: E402
 
 from tao_ray.experiment.run_dir import RunDir  # noqa: E402
 from tao_ray.journal import read_events  # noqa: E402
+from tao_ray.locks import try_lock  # noqa: E402
 from tao_ray.platforms.ledger import Ledger  # noqa: E402
 
 GRACE_S = 20.0
@@ -238,12 +238,7 @@ class Run:
     def reaper_ends(self, run: RunDir) -> bool:
         """Wait for it: without the run's directory and `brev` it would never know that it may."""
         with open(run.path / "reaper.lock", "a") as lock:
-            for _ in range(200):
-                with contextlib.suppress(BlockingIOError):
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    return True
-                time.sleep(0.1)
-        return False
+            return try_lock(lock, 20.0)
 
     def started_twice(self, run: RunDir) -> list[str]:
         """Jobs that were started on more than one machine, those that were lost with it aside:

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tao_ray.errors import TaoRayError
+from tao_ray.locks import try_lock
 
 FILE_NAME = "journal.sqlite"
 SCHEMA_VERSION = 1
@@ -70,20 +71,13 @@ class Journal:
         """
         self.path = path
         self._lock = open(path.with_suffix(".lock"), "a")  # noqa: SIM115 - held for life
-        deadline = time.monotonic() + wait_s
-        while True:
-            try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() >= deadline:
-                    self._lock.close()
-                    raise JournalLocked(
-                        "another process is running this experiment",
-                        where=str(path.parent),
-                        remedy="wait for it, or end it with `tao-ray stop`",
-                    ) from None
-                time.sleep(0.05)
+        if not try_lock(self._lock, wait_s):
+            self._lock.close()
+            raise JournalLocked(
+                "another process is running this experiment",
+                where=str(path.parent),
+                remedy="wait for it, or end it with `tao-ray stop`",
+            )
         self._turn = threading.Lock()  # a connection has one transaction, whichever thread began it
         self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self._db.execute("PRAGMA busy_timeout=10000")

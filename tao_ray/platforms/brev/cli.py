@@ -8,7 +8,6 @@ twice or start a stopped instance.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
 import os
 import re
@@ -22,6 +21,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from tao_ray.locks import try_lock
 from tao_ray.platforms.brev import records
 from tao_ray.platforms.brev.errors import (
     NEW_TOKEN,
@@ -185,14 +185,8 @@ class BrevCli:
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with open(path, "a", opener=_private) as file:
-                while True:
-                    try:
-                        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                        break
-                    except BlockingIOError:
-                        if time.monotonic() > deadline:
-                            raise self._locked_out(path) from None
-                        time.sleep(0.05)
+                if not try_lock(file, deadline - time.monotonic()):
+                    raise self._locked_out(path)
                 yield
         finally:
             self._mutex.release()

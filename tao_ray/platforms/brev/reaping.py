@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import logging
 import os
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tao_ray.errors import TaoRayError
+from tao_ray.locks import try_lock
 from tao_ray.platforms.brev.provider import BrevProvider
 from tao_ray.platforms.brev.spec import BrevSpec
 from tao_ray.platforms.fleet import PoolSettings
@@ -69,27 +69,13 @@ def main() -> None:
         level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr, force=True
     )
     with ExitStack() as lock:
-        if not _try_lock(spec, lock):
+        # Become this run's only reaper.
+        file = lock.enter_context(open(Path(spec.directory, "reaper.lock"), "a"))
+        if not try_lock(file, _HANDOVER_S):
             return
         _log.info("watching %s", spec.run)
         Reaper(spec, lambda tell: _provider(spec, tell), over=lock.close).run()
         _log.info("nothing is left")
-
-
-def _try_lock(spec: ReaperSpec, held: ExitStack) -> bool:
-    """Become this run's only reaper, until `held` closes."""
-    file = open(Path(spec.directory, "reaper.lock"), "a")  # noqa: SIM115 - held for life
-    held.callback(file.close)
-    deadline = time.monotonic() + _HANDOVER_S
-    while True:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(0.2)
-        else:
-            return True
 
 
 if __name__ == "__main__":
