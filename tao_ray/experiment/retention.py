@@ -192,6 +192,7 @@ class Retention:
         self._next: dict[str, float] = {}
         self._took: dict[str, float] = {}
         self._held: dict[str, int] = {}
+        self._unverified: dict[str, dict[str, CheckpointFile]] = {}
 
     def look(self, state: RunState, donors: Iterable[WeightsFrom], now: float) -> None:
         """Start to clean the trials of which less is needed than before. Returns at once.
@@ -222,7 +223,10 @@ class Retention:
         self._held[trial_id] = sum(c.bytes for c in checkpoints)
         kept = needs.keep(checkpoints)
         unneeded = [c for c in checkpoints if c.path not in kept]
-        if unneeded:
+        # With those of an earlier attempt that lost its machine before it could verify them.
+        asked = self._unverified.setdefault(trial_id, {})
+        asked |= {c.path: c for c in unneeded}
+        if asked:
             before = dict(self._held)
             handle = self._platform.attach(needs.job)
             assert handle is not None  # it has just listed its files
@@ -231,7 +235,7 @@ class Retention:
             after = self._checkpoints(needs.job)
             self._held[trial_id] = sum(c.bytes for c in after)
             left = {c.path for c in after}
-            gone = [c for c in unneeded if c.path not in left]
+            gone = [c for c in asked.values() if c.path not in left]
             data = {
                 "paths": [c.path for c in gone],
                 "bytes": sum(c.bytes for c in gone),
@@ -239,6 +243,7 @@ class Retention:
                 "held_by_all": sum(before.values()),
             }
             self._journal.append(Event("deleted", trial_id, data))
+            del self._unverified[trial_id]
             _refuse_left([c.path for c in unneeded if c.path in left], f"trial {trial_id}")
         self._took[trial_id] = time.monotonic() - began
         self._done[trial_id] = needs

@@ -30,7 +30,7 @@ from tao_ray.experiment.stop_rules import Limits
 from tao_ray.journal import Event, Journal
 from tao_ray.network.checkpoints import CheckpointFile, find_checkpoints
 from tao_ray.network.conventions import conventions_for
-from tao_ray.platforms.base import Job
+from tao_ray.platforms.base import Job, JobHandle, LinkError
 from tao_ray.platforms.local import LocalPlatform
 from tao_ray.search import build
 from tao_ray.search.base import GivesWeights, SearchSettings, WeightsFrom
@@ -374,6 +374,35 @@ def test_a_second_driver_deletes_nothing_twice(bench: Bench) -> None:
     for _ in range(2):
         assert bench.retention().finish(bench.state, ()) == []
     assert [e.trial for e in bench.journal.read() if e.kind == "deleted"] == ["0000", "0001"]
+
+
+class LosesContact(LocalPlatform):
+    """Its attach fails once, the `call`-th time."""
+
+    def __init__(self, root: Path, call: int):
+        super().__init__(root)
+        self.left = call
+
+    def attach(self, job_id: str) -> JobHandle | None:
+        self.left -= 1
+        if self.left == 0:
+            raise LinkError("no answer")
+        return super().attach(job_id)
+
+
+def test_what_was_deleted_before_contact_was_lost_is_counted(bench: Bench) -> None:
+    bench.trial("0000", 0.3)
+    bench.trial("0001", 0.1)
+    bench.platform = LosesContact(bench.platform.root, call=3)
+    retention = bench.retention()
+    needs = needs_of(bench.state, bench.plan.objective, ())["0000"]
+    with pytest.raises(LinkError):
+        retention.clean("0000", needs)
+    assert bench.files("0000") == ["status.json"]
+    assert bench.state.trials["0000"].deleted == 0
+    assert retention.finish(bench.state, ()) == []
+    assert bench.state.trials["0000"].deleted == 4
+    assert bench.state.trials["0001"].deleted == 3
 
 
 def test_manual_deletes_nothing_and_lists_what_may_be(bench: Bench) -> None:
