@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import AliasChoices, Field, model_validator
 
 from tao_ray.errors import TaoRayError
-from tao_ray.search.base import Algorithm, Decision, SchedulingRule, SearchSettings
+from tao_ray.search.base import Algorithm, Decision, SearchSettings
 from tao_ray.search.options import Options, required_epochs
 from tao_ray.search.rungs import floor_log, geometric_rungs
 from tao_ray.search.samplers import Sampler, build_sampler
@@ -199,15 +199,6 @@ class PromotionAsha(_Asha):
         return max(1, n // eta) if self._exhausted and not self._running else n // eta
 
 
-def rule(
-    max_epochs: int, min_epochs: int, eta: int, brackets: int = 1, variant: str = "stopping"
-) -> SchedulingRule:
-    """The ASHA rule of the given variant."""
-    kind = StoppingAsha if variant == "stopping" else PromotionAsha
-    *below, _ = geometric_rungs(min_epochs, max_epochs, eta)
-    return kind(max_epochs, dict.fromkeys(below, eta), brackets)
-
-
 def build(space: SearchSpace, settings: SearchSettings, options: AshaOptions) -> Algorithm:
     """ASHA over the sampler of `options`."""
     max_epochs = required_epochs("asha", settings)
@@ -220,16 +211,12 @@ def build(space: SearchSpace, settings: SearchSettings, options: AshaOptions) ->
             where="search.options",
             remedy=f"lower brackets or min_epochs (at most {most} brackets with min_epochs 1)",
         )
+    kind = StoppingAsha if options.variant == "stopping" else PromotionAsha
+    etas = dict.fromkeys(rungs[:-1], options.reduction_factor)
     return Algorithm(
         "asha",
         build_sampler(options.sampler, space, settings),
-        rule(
-            max_epochs,
-            min_epochs,
-            options.reduction_factor,
-            options.brackets,
-            options.variant,
-        ),
-        why=f"{options.variant} at epochs {', '.join(map(str, rungs[:-1])) or 'none'}: the best "
+        kind(max_epochs, etas, options.brackets),
+        why=f"{options.variant} at epochs {', '.join(map(str, etas)) or 'none'}: the best "
         f"1 in {options.reduction_factor} goes on; configurations from {options.sampler}",
     )

@@ -92,8 +92,8 @@ def _rule(
     if len(rungs) == 1:
         return RunToEnd(), (), f"no early stopping, for {max_epochs} epochs are too few"
     etas = _etas(rungs)
-    # Curves are not read midway: with more readings the model found less on the real network.
     stops = ", ".join(f"1 in {eta} after epoch {epoch}" for epoch, eta in etas.items())
+    # Curves are not read midway: with more readings the model found less on the real network.
     return StoppingAsha(max_epochs, etas), rungs, f"the best seen so far go on: {stops}"
 
 
