@@ -223,28 +223,13 @@ class Retention:
         self._held[trial_id] = sum(c.bytes for c in checkpoints)
         kept = needs.keep(checkpoints)
         unneeded = [c for c in checkpoints if c.path not in kept]
-        # With those of an earlier attempt that lost its machine before it could verify them.
-        asked = self._unverified.setdefault(trial_id, {})
-        asked |= {c.path: c for c in unneeded}
-        if asked:
+        if unneeded or trial_id in self._unverified:
             before = dict(self._held)
-            handle = self._platform.attach(needs.job)
-            assert handle is not None  # it has just listed its files
-            for checkpoint in unneeded:
-                handle.remove(f"{RESULTS_DIR}/{checkpoint.path}")
-            after = self._checkpoints(needs.job)
+            gone, after = self._delete(trial_id, needs.job, unneeded)
             self._held[trial_id] = sum(c.bytes for c in after)
-            left = {c.path for c in after}
-            gone = [c for c in asked.values() if c.path not in left]
-            data = {
-                "paths": [c.path for c in gone],
-                "bytes": sum(c.bytes for c in gone),
-                "held": before[trial_id],
-                "held_by_all": sum(before.values()),
-            }
-            self._journal.append(Event("deleted", trial_id, data))
-            del self._unverified[trial_id]
-            _refuse_left([c.path for c in unneeded if c.path in left], f"trial {trial_id}")
+            held = {"held": before[trial_id], "held_by_all": sum(before.values())}
+            self._journal.append(Event("deleted", trial_id, {**_record(gone), **held}))
+            _refuse_left(unneeded, after, f"trial {trial_id}")
         self._took[trial_id] = time.monotonic() - began
         self._done[trial_id] = needs
 
@@ -276,16 +261,27 @@ class Retention:
         """Delete the checkpoints of a baseline that was trained and measured."""
         job = state.evaluations[BASELINE]["trained_by"]
         checkpoints = self._checkpoints(job)
-        handle = self._platform.attach(job)
-        if not checkpoints or handle is None:
-            return
-        for checkpoint in checkpoints:
-            handle.remove(f"{RESULTS_DIR}/{checkpoint.path}")
-        left = {c.path for c in self._checkpoints(job)}
-        gone = [c for c in checkpoints if c.path not in left]
-        data = {"paths": [c.path for c in gone], "bytes": sum(c.bytes for c in gone), "job": job}
-        self._journal.append(Event("deleted", data=data))
-        _refuse_left(sorted(left), f"job {job}")
+        if checkpoints or BASELINE in self._unverified:
+            gone, after = self._delete(BASELINE, job, checkpoints)
+            self._journal.append(Event("deleted", data={**_record(gone), "job": job}))
+            _refuse_left(checkpoints, after, f"job {job}")
+
+    def _delete(
+        self, whose: str, job: str, unneeded: Sequence[CheckpointFile]
+    ) -> tuple[list[CheckpointFile], list[CheckpointFile]]:
+        """Delete checkpoints and list again. Returns those that are gone, with those of an
+        earlier attempt that lost contact before it could verify them, and those that are left."""
+        asked = self._unverified.setdefault(whose, {})
+        asked |= {c.path: c for c in unneeded}
+        if unneeded:
+            handle = self._platform.attach(job)
+            assert handle is not None  # it has just listed its files
+            for checkpoint in unneeded:
+                handle.remove(f"{RESULTS_DIR}/{checkpoint.path}")
+        after = self._checkpoints(job)
+        del self._unverified[whose]
+        left = {c.path for c in after}
+        return [c for c in asked.values() if c.path not in left], after
 
     def _kept(self, trial_id: str, needs: Needs) -> list[dict[str, Any]]:
         checkpoints = self._checkpoints(needs.job)
@@ -314,7 +310,15 @@ def _is_done_with(state: RunState) -> bool:
     return bool(baseline.get("trained_by")) and baseline.get("status") == MEASURED
 
 
-def _refuse_left(paths: Sequence[str], where: str) -> None:
+def _record(gone: Sequence[CheckpointFile]) -> dict[str, Any]:
+    return {"paths": [c.path for c in gone], "bytes": sum(c.bytes for c in gone)}
+
+
+def _refuse_left(
+    unneeded: Sequence[CheckpointFile], after: Sequence[CheckpointFile], where: str
+) -> None:
+    left = {c.path for c in after}
+    paths = [c.path for c in unneeded if c.path in left]
     if paths:
         raise TaoRayError(
             f"checkpoints are still there after they were deleted: {', '.join(paths)}",

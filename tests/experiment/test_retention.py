@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from journalled import ended
 
-from tao_ray.config import load_config
 from tao_ray.experiment.conductor import Conductor
-from tao_ray.experiment.plan import Plan, make_plan
 from tao_ray.experiment.retention import (
     BEST,
     DONOR,
@@ -19,19 +18,13 @@ from tao_ray.experiment.retention import (
     MAY_WIN,
     REFERENCE,
     RESUME,
-    UNNEEDED,
     UNREPORTED,
     Needs,
-    Retention,
     needs_of,
-    retention_summary,
 )
 from tao_ray.experiment.stop_rules import Limits
 from tao_ray.journal import Event, Journal
-from tao_ray.network.checkpoints import CheckpointFile, find_checkpoints
-from tao_ray.network.conventions import conventions_for
-from tao_ray.platforms.base import Job, JobHandle, LinkError
-from tao_ray.platforms.local import LocalPlatform
+from tao_ray.network.checkpoints import CheckpointFile
 from tao_ray.search import build
 from tao_ray.search.base import GivesWeights, SearchSettings, WeightsFrom
 from tao_ray.search.simulation import simulate
@@ -43,33 +36,6 @@ SPACE = SearchSpace([Float("x", 0.0, 1.0, default=0.5)])
 OBJECTIVE = Objective("acc", "maximize")
 EPOCHS = 9
 SIZE = 1000
-
-
-# -- which files are checkpoints ------------------------------------------------------------------
-
-
-def test_checkpoints_are_found_by_the_network_s_conventions() -> None:
-    files = {
-        "train/model_epoch_000_step_00010.pth": 5,
-        "train/model_epoch_001.pth": 7,
-        "train/student_epoch_001.pth": 3,
-        "train/status.json": 1,
-        "train/my_model_epoch_x.pth": 1,
-    }
-    found = find_checkpoints(conventions_for("nvdinov2", "train"), files)
-    assert [(c.path, c.epoch, c.bytes) for c in found] == [
-        ("train/model_epoch_000_step_00010.pth", 1, 5),
-        ("train/model_epoch_001.pth", 2, 7),
-        ("train/student_epoch_001.pth", 2, 3),
-    ]
-
-
-def test_a_checkpoint_may_be_a_folder_or_have_no_epoch() -> None:
-    folders = {"safetensors/epoch_2/a.bin": 4, "safetensors/epoch_2/b/c.bin": 5}
-    found = find_checkpoints(conventions_for("cosmos-reason", "train"), folders)
-    assert found == [CheckpointFile("safetensors/epoch_2", 2, 9)]
-    found = find_checkpoints(conventions_for("ocrnet", "train"), {"train/best_accuracy.pth": 4})
-    assert found == [CheckpointFile("train/best_accuracy.pth", None, 4)]
 
 
 # -- what is kept of one trial --------------------------------------------------------------------
@@ -241,19 +207,6 @@ def test_donors_are_named_as_long_as_they_may_be_asked_for(seed: int) -> None:
         gone |= reported - set(algorithm.proposer.donors())
 
 
-def ended(trial: str, loss: float, status: str = "completed") -> list[Event]:
-    return [
-        Event("proposed", trial, {"config": {}}),
-        Event("job", trial, {"job": f"{trial}-1", "segment": 1, "resume_epoch": 0}),
-        *(
-            Event("epoch", trial, {"epoch": e, "metrics": {}, "loss": loss, "job": f"{trial}-1"})
-            for e in (1, 2)
-        ),
-        Event("job_end", trial, {"job": f"{trial}-1", "code": 0}),
-        Event("ended", trial, {"status": status}),
-    ]
-
-
 def chosen(*events: Event, keep: int = 1) -> dict[str, tuple[tuple[int, str], ...]]:
     state = RunState.fold(events)
     return {t: n.chosen for t, n in needs_of(state, OBJECTIVE, (), keep).items() if n.chosen}
@@ -296,150 +249,3 @@ def test_trial_0_stays_until_it_was_evaluated_as_the_reference() -> None:
     waiting = chosen(baseline("pending"), *trials)
     assert waiting == {"0000": ((1, REFERENCE),), "0001": ((1, BEST),)}
     assert chosen(baseline("pending"), *trials, baseline("measured")) == {"0001": ((1, BEST),)}
-
-
-# -- on a platform ---------------------------------------------------------------------------------
-
-
-class Bench:
-    """Trials whose jobs wrote checkpoints on the local platform."""
-
-    def __init__(self, path: Path):
-        config = path / "config.yaml"
-        config.write_text("name: t\nmodel: {package: digits_mlp}\n")
-        self.plan: Plan = make_plan(load_config(config))
-        self.journal = Journal(path / "journal.sqlite")
-        self.platform = LocalPlatform(path / "jobs")
-
-    def retention(self, **options: Any) -> Retention:
-        return Retention(
-            self.plan.network, self.plan.objective, self.platform, self.journal, **options
-        )
-
-    def trial(self, trial: str, loss: float, epochs: int = 4, ends: bool = True) -> None:
-        loop = " ".join(f"{e:03d}" for e in range(epochs))
-        command = (
-            f"mkdir -p results/train && for e in {loop}; do"
-            f" head -c {SIZE} /dev/zero > results/train/model_epoch_$e.pth; done;"
-            " echo log > results/train/status.json"
-        )
-        handle = self.platform.launch(Job(f"{trial}-1", trial, command))
-        for _ in handle.events():
-            pass
-        events = ended(trial, loss)
-        self.journal.append(*(events if ends else events[:-2]))
-
-    @property
-    def state(self) -> RunState:
-        return RunState.fold(self.journal.read())
-
-    def files(self, trial: str) -> list[str]:
-        handle = self.platform.attach(f"{trial}-1")
-        assert handle is not None
-        return sorted(path.split("/")[-1] for path in handle.list("results"))
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    made = Bench(tmp_path)
-    yield made
-    for trial in made.state.trials:
-        made.platform.discard(trial)
-
-
-def test_files_are_deleted_verified_and_journalled_while_the_run_goes_on(bench: Bench) -> None:
-    bench.trial("0000", 0.3)
-    bench.trial("0001", 0.1)
-    bench.trial("0002", 0.0, ends=False)
-    retention = bench.retention()
-    retention.look(bench.state, (), now=100.0)
-    assert retention.finish(bench.state, ()) == []
-    assert bench.files("0000") == ["status.json"]
-    assert bench.files("0001") == ["model_epoch_000.pth", "status.json"]
-    # It runs, and may win with its first epoch; the last two were not reported.
-    assert len([f for f in bench.files("0002") if f.startswith("model")]) == 4
-    summary = retention_summary(bench.state)
-    assert summary is not None
-    assert summary["deleted_checkpoints"] == 7
-    assert summary["deleted_bytes"] == 7 * SIZE
-    assert summary["kept_bytes"] == 5 * SIZE
-    assert summary["peak_bytes_per_trial"] == dict.fromkeys(("0000", "0001", "0002"), 4 * SIZE)
-    assert {e["trial"]: e["why"] for e in summary["kept"]}["0001"] == BEST
-    assert Path(summary["kept"][0]["path"]).is_file()
-
-
-def test_a_second_driver_deletes_nothing_twice(bench: Bench) -> None:
-    bench.trial("0000", 0.3)
-    bench.trial("0001", 0.1)
-    for _ in range(2):
-        assert bench.retention().finish(bench.state, ()) == []
-    assert [e.trial for e in bench.journal.read() if e.kind == "deleted"] == ["0000", "0001"]
-
-
-class LosesContact(LocalPlatform):
-    """Its attach fails once, the `call`-th time."""
-
-    def __init__(self, root: Path, call: int):
-        super().__init__(root)
-        self.left = call
-
-    def attach(self, job_id: str) -> JobHandle | None:
-        self.left -= 1
-        if self.left == 0:
-            raise LinkError("no answer")
-        return super().attach(job_id)
-
-
-def test_what_was_deleted_before_contact_was_lost_is_counted(bench: Bench) -> None:
-    bench.trial("0000", 0.3)
-    bench.trial("0001", 0.1)
-    bench.platform = LosesContact(bench.platform.root, call=3)
-    retention = bench.retention()
-    needs = needs_of(bench.state, bench.plan.objective, ())["0000"]
-    with pytest.raises(LinkError):
-        retention.clean("0000", needs)
-    assert bench.files("0000") == ["status.json"]
-    assert bench.state.trials["0000"].deleted == 0
-    assert retention.finish(bench.state, ()) == []
-    assert bench.state.trials["0000"].deleted == 4
-    assert bench.state.trials["0001"].deleted == 3
-
-
-def test_manual_deletes_nothing_and_lists_what_may_be(bench: Bench) -> None:
-    bench.trial("0000", 0.3)
-    bench.trial("0001", 0.1)
-    retention = bench.retention(mode="manual")
-    retention.look(bench.state, (), now=100.0)
-    assert retention.finish(bench.state, ()) == []
-    summary = retention_summary(bench.state)
-    assert summary is not None
-    assert summary["deleted_bytes"] == 0
-    assert [e["why"] for e in summary["kept"]].count(UNNEEDED) == 7
-    assert len(bench.files("0000")) == 5
-
-
-def test_what_cannot_be_deleted_is_said(bench: Bench) -> None:
-    bench.trial("0000", 0.3)
-    bench.trial("0001", 0.1)
-    folder = Path(bench.platform.workspace("0000"), "results", "train")
-    protected = folder / "model_epoch_000.pth"
-    if not _immutable(folder):
-        pytest.skip("this user can delete anything")
-    try:
-        (problem,) = bench.retention().finish(bench.state, ())
-    finally:
-        folder.chmod(0o755)
-    assert "0000" in problem
-    assert protected.is_file()
-
-
-def _immutable(folder: Path) -> bool:
-    folder.chmod(0o555)
-    try:
-        probe = folder / "probe"
-        probe.touch()
-    except OSError:
-        return True
-    probe.unlink()
-    folder.chmod(0o755)
-    return False
